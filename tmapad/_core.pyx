@@ -1,0 +1,150 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The core: chunk programs, run on arrays by worker threads. It knows loops, arrays and chunks, and nothing else.
+
+A. A *loop* (``_abi.h``) applies one function to contiguous or uniform elements. A *program* is a list of loops whose
+   arguments are *slots*: arrays given to the run, scratch, constants. Everything tmapad computes is a program: a map is
+   one loop; a pullback is the loop of the derivative, into scratch, and the loop that multiplies it by the cotangent.
+
+B. A run visits all elements in one order, cut into *chunks* that workers take from a shared counter; a chunk is cut
+   into *strips*, short enough for their scratch to stay in the cache. On each strip the steps of the program follow one
+   another. Arrays that are contiguous in that order are used where they lie; others are copied, strip by strip, into
+   scratch and out of it, whatever their strides, alignment and byte order. No array is ever copied whole.
+
+C. Nothing about chunks, strips, workers or layouts may show in a result. Elements are independent, so only three things
+   could show: where a vectorized loop ends (a strip whose length is no multiple of the loop's `group` is padded in
+   scratch); another code path for uniform arguments (they are expanded for loops that are `dense`); and the order of
+   additions. Sums are taken over blocks of 512 elements in C order, one result for each block; such a program is run in
+   C order, and its chunks are whole blocks.
+
+D. A loop that fails says at which element. The run goes on below the lowest failure known so far and ends above it;
+   within a strip the later steps still run on the elements before the failure. So the failure reported is the lowest
+   one, whatever the threads did. It is to be the lowest in C order, so a failed run in another order is repeated.
+
+E. How many threads: elements are first run on the calling thread until a few microseconds have passed. If the rest is
+   worth it, the number of threads is asked for, and the rest runs in a parallel region. One worker never enters the
+   OpenMP runtime.
+
+The parts of this file, which are compiled as one: ``_core_loops.pxi`` (A), ``_core_layout.pxi`` (B),
+``_core_workers.pxi`` (B to D), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what Python calls).
+"""
+
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cython.parallel cimport prange
+from libc.stdint cimport int64_t, uintptr_t
+from libc.string cimport memcpy
+
+cimport numpy as cnp
+from numpy cimport npy_intp
+
+from tmapad cimport _openmp
+
+import threading
+
+import numpy as np
+
+cnp.import_array()
+cnp.import_ufunc()
+
+cdef extern from "_atomics.h" nogil:
+    int64_t load "tmapad_load"(int64_t *p) noexcept
+    int64_t fetch_add "tmapad_fetch_add"(int64_t *p, int64_t value) noexcept
+    bint swap "tmapad_swap"(int64_t *p, int64_t *seen, int64_t value) noexcept
+    void fetch_min "tmapad_fetch_min"(int64_t *p, int64_t value) noexcept
+
+cdef extern from "_process.h" nogil:
+    double seconds "tmapad_seconds"() noexcept
+    int forked "tmapad_forked"
+    void watch_forks "tmapad_watch_forks"() noexcept
+    bint exception_pending "tmapad_exception_pending"() noexcept
+
+cdef extern from "_strided.h" nogil:
+    ctypedef void (*copy_t "tmapad_copy")(
+        char *to, npy_intp to_step, const char *source, npy_intp from_step, npy_intp n
+    ) noexcept nogil
+    copy_t copy_for "tmapad_copy_for"(npy_intp size, npy_intp swapped) noexcept
+
+cdef extern from "_builtin_loops.h" nogil:
+    ctypedef struct builtin_t "tmapad_builtin":
+        const char *name
+        const char *types
+        loop_t loop
+    const builtin_t *builtins "tmapad_builtins"
+    enum:
+        BLOCK "TMAPAD_BLOCK"
+
+cdef extern from "_scalar_loops.h" nogil:
+    ctypedef struct scalar_call "tmapad_scalar_call":
+        void *function
+        void *user_data
+    enum:
+        TRAILING_NONE "TMAPAD_TRAILING_NONE"
+        TRAILING_POINTER "TMAPAD_TRAILING_POINTER"
+        TRAILING_INT "TMAPAD_TRAILING_INT"
+    loop_t scalar_loop "tmapad_scalar_loop"(char type, int nin, int nout, int trailing) noexcept
+
+cdef extern from "Python.h":
+    int PyErr_CheckSignals() except -1
+    PyObject *PyErr_Occurred()
+
+# NumPy's accessors for borrowed pointers, which are no objects to Cython: asked without the GIL and without
+# counting references.
+cdef extern from "numpy/arrayobject.h" nogil:
+    ctypedef struct array_t "PyArrayObject":
+        pass
+    void *data_of "PyArray_DATA"(array_t *array)
+    int ndim_of "PyArray_NDIM"(array_t *array)
+    npy_intp *shape_of "PyArray_DIMS"(array_t *array)
+    npy_intp *strides_of "PyArray_STRIDES"(array_t *array)
+    int type_of "PyArray_TYPE"(array_t *array)
+    npy_intp itemsize_of "PyArray_ITEMSIZE"(array_t *array)
+    bint is_aligned "PyArray_ISALIGNED"(array_t *array)
+    bint is_native "PyArray_ISNOTSWAPPED"(array_t *array)
+    bint is_complex "PyArray_ISCOMPLEX"(array_t *array)
+    bint is_c_contiguous "PyArray_IS_C_CONTIGUOUS"(array_t *array)
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(
+        type subtype, cnp.dtype descr, int nd, npy_intp *dims, npy_intp *strides, void *data, int flags, object obj
+    )
+
+watch_forks()
+
+cdef enum:
+    MAX_ARGS = 64             # of one loop
+    MAX_SLOTS = 256           # of one program
+    MAX_DIMS = 64             # NumPy's own limit
+    LONG_STRIP = 8192         # elements of a strip that needs no scratch: large enough for its calls to cost nothing
+    STATIC = 0                # schedules
+    DYNAMIC = 1
+    GUIDED = 2
+
+BLOCK_SIZE = BLOCK
+SCHEDULES = {"static": STATIC, "dynamic": DYNAMIC, "guided": GUIDED}
+
+# Times in seconds. A fork-join of two threads costs 1.5 to 5 us, a look at the clock 25 ns.
+cdef double TRIAL = 10e-6            # how long the calling thread runs alone before threads are thought of
+cdef double WORTH_THREADS = 20e-6    # work left that is worth a parallel region
+cdef double LOOK_EVERY = 5e-3        # a worker looks at the clock, and sizes its strips by it
+cdef double SIGNALS_EVERY = 30e-3    # the calling thread looks for signals
+
+include "_core_loops.pxi"
+include "_core_layout.pxi"
+include "_core_workers.pxi"
+include "_core_threads.pxi"
+include "_core_programs.pxi"
+
+
+def openmp_enabled():
+    """Whether this build has OpenMP."""
+    return _openmp.openmp_enabled()
+
+
+def openmp_max_threads():
+    """How many threads OpenMP would use for a region started by this thread."""
+    return _openmp.openmp_max_threads()
+
+
+def in_forked_child():
+    """Whether this process was forked from one that had imported tmapad."""
+    return bool(forked)

@@ -1,0 +1,220 @@
+# Part of _core.pyx: programs, and the short way for arrays of one shape (its note, A).
+
+_ROLES = {"input": INPUT, "output": OUTPUT, "scratch": SCRATCH, "constant": CONSTANT, "block_sum": BLOCK_SUM}
+
+
+cdef class Program:
+    """A list of loops run on each chunk, one after another.
+
+    Parameters
+    ----------
+    slots : sequence of (role, itemsize, value)
+        What the arguments of loops are. The role is "input", "output" (arrays given to `run`, in the order of
+        their slots), "scratch", "constant" (`value` is a 0-d array) or "block_sum" (an array given to `run`
+        that gets one item for each block of 512 elements).
+    steps : sequence of (Loop, slot numbers)
+    serial : bool
+        To be run by the calling thread alone.
+    """
+
+    def __cinit__(self, slots, steps, *, bint serial=False):
+        cdef int i, k, total = 0
+        cdef Loop loop
+        if len(slots) > MAX_SLOTS:
+            raise ValueError(f"a program has at most {MAX_SLOTS} slots, not {len(slots)}")
+        self.nslots, self.nsteps = len(slots), len(steps)
+        for loop, numbers in steps:
+            if len(numbers) != loop.nin + loop.nout:
+                raise ValueError(f"{loop!r} takes {loop.nin + loop.nout} slots, not {len(numbers)}")
+            total += len(numbers)
+        self.slots = <slot_t *>PyMem_RawMalloc(max(self.nslots, 1) * sizeof(slot_t))
+        self.steps = <step_t *>PyMem_RawMalloc(max(self.nsteps, 1) * sizeof(step_t))
+        self.step_slots = <int *>PyMem_RawMalloc(max(total, 1) * sizeof(int))
+        if self.slots == NULL or self.steps == NULL or self.step_slots == NULL:
+            raise MemoryError
+        self.serial, self.group = serial, 1
+        self.loops = tuple([step[0] for step in steps])
+        self.constants = [slot[2] for slot in slots]
+        for i, (role, itemsize, value) in enumerate(slots):
+            self.slots[i].role, self.slots[i].itemsize, self.slots[i].dense = _ROLES[role], itemsize, False
+            self.slots[i].constant = <char *>cnp.PyArray_DATA(value) if role == "constant" else NULL
+            self.narrays += role in ("input", "output", "block_sum")
+            self.sums_blocks = self.sums_blocks or role == "block_sum"
+            self.has_scratch = self.has_scratch or role in ("scratch", "constant")
+        total = 0
+        for i, (loop, numbers) in enumerate(steps):
+            self.steps[i] = step_t(loop.function, loop.call_data, loop.nin, loop.nin + loop.nout, loop.group,
+                                   self.step_slots + total)
+            self.group = max(self.group, loop.group)      # both divide 512: the larger is a multiple of the smaller
+            self.raises = self.raises or loop.raises
+            self.can_fail = self.can_fail or loop.can_fail
+            for k in numbers:
+                if not 0 <= k < self.nslots:
+                    raise ValueError(f"slot {k} of {self.nslots}")
+                self.slots[k].dense = self.slots[k].dense or loop.dense
+                self.step_slots[total] = k
+                total += 1
+        if self.group & (self.group - 1):
+            raise ValueError("groups must be powers of two")
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.slots)
+        PyMem_RawFree(self.steps)
+        PyMem_RawFree(self.step_slots)
+
+    def run(self, tuple arrays, tuple shape, *, num_threads=1, str schedule="dynamic", chunk_size=None):
+        """Run on arrays that broadcast to `shape`.
+
+        Parameters
+        ----------
+        arrays : tuple of ndarray
+            One for each slot that is an array. None may overlap another, except that an output may be an
+            input.
+        num_threads : int or callable
+            How many threads; or a function that says how many, called only if the work is worth more than
+            one.
+        schedule, chunk_size
+            How elements are handed to threads; no result depends on it.
+
+        Returns
+        -------
+        None, or (step, index, error)
+            The lowest element at which a loop stopped, counted in C order, and in which step. `error` is the
+            exception that a loop which `raises` had set, or None.
+        """
+        cdef void *pointers[MAX_SLOTS]
+        cdef npy_intp dims[MAX_DIMS]
+        cdef int i
+        if len(arrays) != self.narrays or len(shape) > MAX_DIMS:
+            raise ValueError(f"the program takes {self.narrays} arrays, not {len(arrays)}")
+        for i in range(self.narrays):
+            if not cnp.PyArray_Check(arrays[i]):
+                raise TypeError("arrays must be NumPy arrays")
+            pointers[i] = <void *>arrays[i]
+        for i in range(len(shape)):
+            dims[i] = shape[i]
+        return self.execute(pointers, len(shape), dims, num_threads, SCHEDULES[schedule],
+                            0 if chunk_size is None else chunk_size, False)
+
+    cdef object execute(self, void **arrays, int ndim, npy_intp *shape, object num_threads, int schedule,
+                        npy_intp chunk_size, bint c_order):
+        cdef run_t r
+        cdef bint again
+        r.memory = NULL
+        r.region_memory = NULL
+        try:
+            # A run that fails may be repeated in C order, but not once inputs have been written to.
+            c_order = c_order or self.sums_blocks or (self.can_fail and shares_data(self, <array_t **>arrays))
+            bind(&r, self, <array_t **>arrays, ndim, shape, c_order)
+            r.schedule, r.chunk = schedule, chunk_size
+            if r.n:
+                launch(&r, 1 if self.serial or self.raises else num_threads)
+            if load(&r.failed) >= r.n:
+                return None
+            error = None
+            try:
+                raise_pending()
+            except BaseException as exception:
+                error = exception
+            again, failure = r.reordered, lowest_failure(&r)
+        finally:
+            PyMem_RawFree(r.memory)
+            PyMem_RawFree(r.region_memory)
+        if again:
+            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, True)
+        return (*failure, error)
+
+
+cdef bint shares_data(Program program, array_t **arrays) noexcept:
+    """Whether an output is also an input."""
+    cdef int i, k
+    for i in range(program.narrays):
+        for k in range(i):
+            if data_of(arrays[i]) == data_of(arrays[k]):
+                return True
+    return False
+
+
+cdef int raise_pending() except -1:
+    return -1 if PyErr_Occurred() != NULL else 0
+
+
+cdef class Elementwise:
+    """A program whose inputs all have one shape, and whose outputs are new arrays of that shape.
+
+    The short way from arrays to results, for arguments that need no conversion: `launch` finds that out
+    itself.
+    """
+
+    def __cinit__(self, Program program, str inputs, str outputs):
+        cdef int i
+        self.program, self.nin, self.nout = program, len(inputs), len(outputs)
+        self.inputs = <int *>PyMem_RawMalloc((self.nin + self.nout) * sizeof(int))
+        if self.inputs == NULL:
+            raise MemoryError
+        self.outputs = self.inputs + self.nin
+        for i, char in enumerate(inputs + outputs):
+            self.inputs[i] = np.dtype(char).num
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.inputs)
+
+    def __call__(self, tuple arrays, num_threads=1, str schedule="dynamic", chunk_size=None):
+        """The outputs followed by what `Program.run` returns; None if the arrays are not as they must be."""
+        return self.launch(arrays, num_threads, SCHEDULES[schedule], 0 if chunk_size is None else chunk_size)
+
+    cdef tuple launch(self, tuple arrays, object num_threads, int schedule, npy_intp chunk_size):
+        cdef void *pointers[MAX_SLOTS]
+        cdef array_t *array
+        cdef array_t *first
+        cdef int i, axis, ndim
+        cdef npy_intp *shape
+        if len(arrays) != self.nin:
+            return None
+        first = <array_t *>arrays[0]
+        for i in range(self.nin):
+            array = <array_t *>arrays[i]
+            if not cnp.PyArray_CheckExact(<object>array) or type_of(array) != self.inputs[i]:
+                return None
+            if ndim_of(array) != ndim_of(first) or not is_c_contiguous(array):
+                return None
+            for axis in range(ndim_of(first)):
+                if shape_of(array)[axis] != shape_of(first)[axis]:
+                    return None
+            pointers[i] = array
+        ndim, shape = ndim_of(first), shape_of(first)
+        if ndim == 0:
+            return None
+        results = [cnp.PyArray_EMPTY(ndim, shape, self.outputs[i], 0) for i in range(self.nout)]
+        for i in range(self.nout):
+            pointers[self.nin + i] = <void *>results[i]
+        results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False))
+        return tuple(results)
+
+
+def empty_like_all(tuple arrays, tuple shape, dtype):
+    """A new array of `shape` whose axes are ordered as those of the arrays (NumPy's order "K")."""
+    cdef npy_intp dims[MAX_DIMS]
+    cdef npy_intp strides[MAX_DIMS]
+    cdef npy_intp array_strides[MAX_ARGS * MAX_DIMS]
+    cdef int order[MAX_DIMS]
+    cdef operand_t operands[MAX_ARGS]
+    cdef int k, axis, ndim = len(shape), count = 0
+    cdef npy_intp step
+    cdef cnp.dtype descr = dtype
+    for array in arrays[:MAX_ARGS]:
+        missing = ndim - array.ndim
+        operands[count].strides = array_strides + count * MAX_DIMS
+        for axis in range(ndim):
+            operands[count].strides[axis] = 0
+            if axis >= missing and array.shape[axis - missing] > 1:
+                operands[count].strides[axis] = array.strides[axis - missing]
+        count += 1
+    order_axes(operands, count, ndim, as_numpy, order)
+    step = descr.itemsize
+    for k in range(ndim):
+        axis = order[k]
+        dims[axis], strides[axis] = shape[axis], step
+        step *= max(dims[axis], 1)
+    Py_INCREF(descr)      # PyArray_NewFromDescr takes it
+    return PyArray_NewFromDescr(cnp.ndarray, descr, ndim, dims, strides, NULL, 0, None)

@@ -1,0 +1,169 @@
+# Part of _core.pyx: what one worker does with its chunks (its note, B to D).
+
+cdef struct worker_t:
+    char *at[MAX_SLOTS]          # where a slot's elements are, in the strip at hand
+    npy_intp steps[MAX_SLOTS]    # and how far apart
+    chunk_state state
+    char *scratch
+    bint failed
+    int failed_step
+    bint on_calling_thread
+    npy_intp strip
+    npy_intp countdown           # strips until the next look at the clock
+    npy_intp elements            # done since the last one
+    double looked
+    double signals
+
+
+cdef void start(run_t *r, worker_t *w, int number, bint on_calling_thread) noexcept nogil:
+    cdef operand_t *o
+    cdef int i
+    w.scratch = r.scratch + number * r.scratch_size
+    w.state.index, w.state.stop = 0, &r.stop
+    w.failed, w.failed_step, w.on_calling_thread = False, 0, on_calling_thread
+    for i in range(r.nslots):
+        o = &r.operands[i]
+        w.at[i], w.steps[i] = w.scratch + o.offset, o.itemsize
+        if o.access == UNIFORM:
+            w.at[i], w.steps[i] = o.data, 0
+        elif o.access == EXPANDED:
+            o.copy(w.at[i], o.itemsize, o.data, 0, r.capacity)
+    # A short strip first, to see what an element costs. Sums of blocks have no choice.
+    w.strip = r.strip if r.grain == BLOCK else 1 if r.raises else min(r.strip, max(r.group, 16))
+    w.countdown, w.elements = 1, 0
+    w.looked = w.signals = seconds()
+
+
+cdef void stage(run_t *r, operand_t *o, char *scratch, npy_intp lo, npy_intp n, bint inwards) noexcept nogil:
+    """Copy elements lo to lo + n between an array of any layout and contiguous scratch."""
+    cdef npy_intp at[MAX_DIMS]
+    cdef npy_intp run, position = lo
+    cdef char *data = o.data
+    cdef int axis, inner = r.ndim - 1
+    for axis in range(inner, -1, -1):
+        at[axis] = position % r.shape[axis]
+        position //= r.shape[axis]
+        data += at[axis] * o.strides[axis]
+    while n > 0:
+        run = min(n, r.shape[inner] - at[inner])
+        if inwards:
+            o.copy(scratch, o.itemsize, data, o.strides[inner], run)
+        else:
+            o.copy(data, o.strides[inner], scratch, o.itemsize, run)
+        scratch += run * o.itemsize
+        n -= run
+        at[inner] += run
+        data += run * o.strides[inner]
+        axis = inner
+        while axis > 0 and at[axis] == r.shape[axis]:
+            data += o.strides[axis - 1] - at[axis] * o.strides[axis]
+            at[axis] = 0
+            axis -= 1
+            at[axis] += 1
+
+
+cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all_in_scratch) noexcept nogil:
+    """Run all steps on elements lo to lo + n. Returns how many were done: n, unless one failed."""
+    cdef char *args[MAX_ARGS]
+    cdef npy_intp steps[MAX_ARGS]
+    cdef operand_t *o
+    cdef step_t *step
+    cdef int i, k, s
+    cdef npy_intp total = n, count
+    for i in range(r.nslots):
+        o = &r.operands[i]
+        if o.access == DIRECT:
+            w.at[i] = o.data + lo * o.itemsize
+            if all_in_scratch:
+                w.at[i] = w.scratch + o.offset
+                if o.role == INPUT:
+                    memcpy(w.at[i], o.data + lo * o.itemsize, n * o.itemsize)
+        elif o.access == STAGED:
+            if o.role == INPUT:
+                stage(r, o, w.at[i], lo, n, True)
+        elif o.access == BLOCKWISE:
+            w.at[i] = o.data + lo // BLOCK * o.itemsize
+    for s in range(r.nsteps):
+        step = &r.steps[s]
+        # Below a failure found by an earlier step; a vectorized loop still goes through the whole strip.
+        count = n if step.group == 1 else (total + step.group - 1) & -step.group
+        for k in range(step.nargs):
+            i = step.slots[k]
+            args[k], steps[k] = w.at[i], w.steps[i]
+            if count > total and k < step.nin and r.operands[i].access != EXPANDED:
+                pad(w.at[i], r.operands[i].itemsize, total, count)
+        if step.loop(args, count, steps, step.data, &w.state) and w.state.index < n:
+            n, w.failed_step = w.state.index, s
+            if n == 0:
+                return 0
+    for i in range(r.nslots):
+        o = &r.operands[i]
+        if o.role == OUTPUT and o.access == STAGED:
+            stage(r, o, w.at[i], lo, n, False)
+        elif o.role == OUTPUT and all_in_scratch:
+            memcpy(o.data + lo * o.itemsize, w.at[i], n * o.itemsize)
+    return n
+
+
+cdef void pad(char *elements, npy_intp itemsize, npy_intp n, npy_intp padded) noexcept nogil:
+    """Repeat the last of n elements: what a vectorized loop then computes beyond them is thrown away."""
+    cdef npy_intp i
+    for i in range(n, padded):
+        memcpy(elements + i * itemsize, elements + (n - 1) * itemsize, itemsize)
+
+
+cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcept nogil:
+    """Run elements lo to hi, in strips. Returns hi, or the element at which to stop: one failed, or the run is over."""
+    cdef npy_intp n, whole, done
+    while lo < hi:
+        n = min(w.strip, hi - lo)
+        whole = n & -<npy_intp>r.group
+        if whole == n or n <= r.capacity:
+            done = run_strip(r, w, lo, n, whole != n)
+        else:
+            n = whole
+            done = run_strip(r, w, lo, n, False)
+        lo += done
+        if r.raises and exception_pending():
+            w.failed = True
+            return lo - 1
+        if r.stop:
+            return lo
+        if done < n:
+            w.failed = True
+            return lo
+        w.elements += n
+        w.countdown -= 1
+        if w.countdown <= 0 and lo < hi:
+            look_at_the_clock(r, w)
+    return hi
+
+
+cdef void look_at_the_clock(run_t *r, worker_t *w) noexcept nogil:
+    """Size strips by what elements cost, to be able to look again soon; on the calling thread look for signals."""
+    cdef double now = seconds(), cost = max(now - w.looked, 1e-9) / w.elements, strip
+    if w.on_calling_thread and now - w.signals > SIGNALS_EVERY:
+        with gil:
+            try:
+                PyErr_CheckSignals()
+            except BaseException as error:
+                Py_INCREF(error)
+                r.interrupt = <PyObject *>error
+                r.stop = 1
+        now = seconds()
+        w.signals = now
+    if r.grain != BLOCK and not r.raises:
+        strip = min(LOOK_EVERY / cost, <double>r.strip)
+        w.strip = max((<npy_intp>strip) & -<npy_intp>r.group, max(r.group, 1))
+    w.countdown = <npy_intp>min(max(LOOK_EVERY / (cost * w.strip), 1.0), 4096.0)
+    w.looked, w.elements = now, 0
+
+
+cdef int raise_interrupt(run_t *r) except -1:
+    """Raise what a signal handler raised while the run went on."""
+    if r.interrupt != NULL:
+        error = <object>r.interrupt
+        Py_DECREF(error)
+        r.interrupt = NULL
+        raise error
+    return 0
