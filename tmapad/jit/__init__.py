@@ -1,0 +1,21 @@
+"""From a Python function to a loop: typed and lowered by Numba, compiled by LLVM.
+
+Nothing here imports Numba or llvmlite before a function is compiled.
+
+=================  ============================================================================
+`function`         what the rest of the package uses: a Python function as an implementation
+`arguments`        its arguments, and the types they are given as
+`references`       what it reads from outside itself, and whether that is still the same
+`frontend`         Python function -> scalar IR, with Numba
+`pipeline`         what is changed in Numba's compilation
+`errors`           what Numba cannot compile, in one sentence
+`scalar`           the scalar IR, which is what the stages have in common
+`loop`             scalar IR -> loop -> object code
+`engine`           LLVM's optimiser, and object code in memory
+`objects`          what symbols an object file needs
+=================  ============================================================================
+"""
+
+from tmapad.jit.function import PythonFunction, python_function
+
+__all__ = ["PythonFunction", "python_function"]

@@ -1,0 +1,97 @@
+"""Arguments of a Python function: which it takes, and as what types they are given to compiled code."""
+
+import inspect
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from tmapad._protocol import ArgType
+
+ACCEPTED = "bool, integers, float16 to float64, complex64 and complex128"
+
+_INT64 = np.dtype(np.int64).char
+_UINT64 = np.dtype(np.uint64).char
+_SCALARS: dict[type, np.dtype[Any]] = {kind: np.dtype(kind) for kind in (bool, int, float, complex)}
+_KINDS = "biufc"  # of dtypes that hold numbers, from narrow to wide
+_COMPUTED = {"b": "d", "i": "d", "u": "d", "f": "d", "c": "D"}
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_SPECIAL = {
+    inspect.isgeneratorfunction: "a generator",
+    inspect.iscoroutinefunction: "a coroutine",
+    inspect.isasyncgenfunction: "an asynchronous generator",
+}
+
+
+def parameters(function: FunctionType) -> list[inspect.Parameter]:
+    """List all parameters of `function` itself, not of what it wraps."""
+    return list(inspect.signature(function, follow_wrapped=False).parameters.values())
+
+
+def positional(function: FunctionType) -> list[inspect.Parameter]:
+    """List the parameters that arrays can be given for.
+
+    Raises
+    ------
+    TypeError
+        The function does not take a fixed number of them, needs others, or returns no value when called.
+    """
+    name = function.__name__
+    for is_special, what in _SPECIAL.items():
+        if is_special(function):
+            raise TypeError(f"{name} is {what}; a function that is mapped must return a number")
+    result = []
+    for parameter in parameters(function):
+        if parameter.kind in _COLLECTING:
+            raise TypeError(
+                f"{name} takes {parameter}; a function that is mapped must name its arguments: "
+                f"wrap it, as in lambda x: {name}(x)"
+            )
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            result.append(parameter)
+        elif parameter.default is parameter.empty:
+            raise TypeError(
+                f"{name} needs the keyword argument {parameter.name!r}; give it with "
+                f"functools.partial({name}, {parameter.name}=...)"
+            )
+    if not result:
+        raise TypeError(f"{name} takes no positional argument; a function that is mapped takes one or more")
+    return result
+
+
+def computed_char(given: ArgType, *, keep: bool) -> str | None:
+    """Choose the type that an argument is computed in, as NumPy's character; None if it is not a number.
+
+    Parameters
+    ----------
+    given : dtype or type
+    keep : bool
+        Integers stay integers and bools stay bools; otherwise they become float64.
+    """
+    dtype = _SCALARS.get(given) if isinstance(given, type) else given
+    if dtype is None or dtype.char in "gG":
+        return None
+    if keep and dtype.kind == "b":
+        return "?"
+    if keep and dtype.kind in "iu":
+        return _UINT64 if dtype.kind == "u" and dtype.itemsize == 8 else _INT64
+    return _COMPUTED.get(dtype.kind)
+
+
+def fits(given: ArgType, declared: str) -> bool:
+    """Whether an argument can be cast to the type a function is declared for.
+
+    As for C functions: without loss, integers and bools counting as float64; a Python scalar adapts.
+    """
+    wanted = np.dtype(declared)
+    if isinstance(given, type):
+        scalar = _SCALARS.get(given)
+        return scalar is not None and _KINDS.index(scalar.kind) <= _KINDS.index(wanted.kind)
+    if given.kind in "biu" and wanted.kind in "fc":
+        given = np.dtype(np.float64)
+    return given.kind in _KINDS and np.can_cast(given, wanted, "safe")
+
+
+def type_name(given: ArgType) -> str:
+    """How a message calls the type of an argument."""
+    return f"Python's {given.__name__}" if isinstance(given, type) else str(given)

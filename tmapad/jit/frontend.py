@@ -1,0 +1,310 @@
+"""Python function and argument types -> scalar LLVM IR. Numba is imported here and in what this imports.
+
+Numba types and lowers the function, with as little optimisation as it can be talked into. Everything the
+function calls is then moved into it and its memory into registers: that is the form `ScalarIR` describes.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba.core import compiler, config, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
+from numba.np.numpy_support import as_dtype, from_dtype
+
+from tmapad.jit.engine import optimise
+from tmapad.jit.errors import compile_error
+from tmapad.jit.pipeline import Helpers
+from tmapad.jit.scalar import SCALAR, ScalarIR, always_inline, function_type, slots
+
+# A child that compiles after a fork that was made while another thread compiled would wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
+
+_ERROR_MODELS = {"ieee": "numpy", "python": "python"}
+
+# Functions of Numba's run time that must not be called from a thread of a parallel map, and why.
+_REFUSED = {
+    "numba_get_py_random_state": "it draws random numbers, so its results would depend on the threads; "
+    "draw them before and pass them as an argument",
+    "numba_get_np_random_state": "it draws random numbers, so its results would depend on the threads; "
+    "draw them before and pass them as an argument",
+    "numba_gil_ensure": "it runs Python code (print, objmode or a Python callback), for which threads would "
+    "have to wait for each other; leave that out of the function",
+}
+
+# Numba compiles functions of its own as it needs them, and keeps them: these are ours, apart from those that
+# it compiled at other settings.
+_INTERNAL_FUNCTIONS: dict[Any, Any] = {}
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """An argument that the caller left out, and its default, which becomes a constant."""
+
+    default: Any
+
+
+def scalar_ir(
+    function: FunctionType,
+    arguments: Sequence[str | Omitted],
+    *,
+    division: str = "ieee",
+    out_char: str | None = None,
+) -> ScalarIR:
+    """Compile a Python function for numbers of given types, as far as LLVM IR.
+
+    Parameters
+    ----------
+    function : function
+        All that it calls is compiled again, whatever Numba's decorators were told.
+    arguments : sequence of str or Omitted
+        For each parameter NumPy's character for the argument's type, or its default.
+    division : {"ieee", "python"}
+        Whether a division by zero gives an infinity or a NaN, or raises.
+    out_char : str, optional
+        What the result is converted to. Without it the function decides.
+
+    Raises
+    ------
+    TypeError
+        Numba cannot compile the function, or it returns something other than numbers, or it does what
+        cannot be done in parallel.
+    """
+    in_types = tuple(
+        types.Omitted(argument.default) if isinstance(argument, Omitted) else from_dtype(np.dtype(argument))
+        for argument in arguments
+    )
+    return_type = None if out_char is None else from_dtype(np.dtype(out_char))
+    with _settings():
+        try:
+            compiled = _compile(function, in_types, return_type, division)
+        except Exception as error:
+            if isinstance(error, MemoryError):
+                raise
+            raise compile_error(function, error) from error
+        in_chars = "".join(argument for argument in arguments if isinstance(argument, str))
+        out_chars = _out_chars(function, compiled.signature.return_type)
+        module = _linked(compiled, _wrapper(compiled, in_types, in_chars, out_chars))
+    _to_registers(module)
+    _check_calls(function, module)
+    return ScalarIR(function.__name__, str(module), in_chars, out_chars, _can_raise(module))
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Numba's settings for the time of a compilation: no optimisation, no vector code, nothing of others."""
+    with global_compiler_lock:
+        config.reload_config()  # else Numba does, and takes the environment's word for what is set here
+        context = cpu_target.target_context
+        saved = config.OPT, config.LOOP_VECTORIZE, context.cached_internal_func
+        config.OPT = type(config.OPT)(0)
+        config.LOOP_VECTORIZE = 0
+        context.cached_internal_func = _INTERNAL_FUNCTIONS
+        try:
+            yield
+        finally:
+            config.OPT, config.LOOP_VECTORIZE, context.cached_internal_func = saved
+
+
+def _compile(function: FunctionType, in_types: tuple[Any, ...], return_type: Any, division: str) -> Any:
+    """Numba's compilation without its last step, machine code."""
+    options = {
+        "nopython": True,
+        "boundscheck": True,
+        "error_model": _ERROR_MODELS[division],
+        "no_cpython_wrapper": True,
+        "no_cfunc_wrapper": True,
+    }
+    helpers = Helpers(options)
+    flags = compiler.Flags()
+    cpu_target.options.parse_as_flags(flags, options)
+    flags.boundscheck = True  # NUMBA_BOUNDSCHECK=0 would have switched it off
+    flags.no_compile = True
+    with helpers.compiling(function) as stripped:
+        return compiler.compile_extra(
+            cpu_target.typing_context,
+            cpu_target.target_context,
+            stripped,
+            in_types,
+            return_type,
+            flags,
+            locals={},
+            pipeline_class=helpers.pipeline,
+        )
+
+
+def _out_chars(function: FunctionType, return_type: Any) -> str:
+    """NumPy's characters for what a function returns: a number, or a tuple of numbers."""
+    if isinstance(return_type, types.BaseTuple):
+        parts = [types.unliteral(part) for part in return_type]
+        if len(parts) > 1 and all(isinstance(part, types.Number | types.Boolean) for part in parts):
+            return "".join(as_dtype(part).char for part in parts)
+    elif isinstance(types.unliteral(return_type), types.Number | types.Boolean):
+        return str(as_dtype(types.unliteral(return_type)).char)
+    raise TypeError(
+        f"{function.__name__} returns {_in_words(return_type)}; it must return a number, or a tuple of at "
+        "least two numbers for several results"
+    )
+
+
+def _in_words(return_type: Any) -> str:
+    if isinstance(return_type, types.Optional):
+        return f"{return_type.type} for some arguments and None for others"
+    if return_type == types.none:
+        return "None, or raises whatever it is given"
+    return str(types.unliteral(return_type))
+
+
+def _wrapper(compiled: Any, in_types: tuple[Any, ...], in_chars: str, out_chars: str) -> Any:
+    """IR of ``@scalar``: calls Numba's function in Numba's manner, with plain numbers on the outside."""
+    context = compiled.target_context
+    signature = compiled.signature
+    module = context.create_module(SCALAR)
+    wrapper = ir.Function(module, function_type(ir, in_chars, out_chars), SCALAR)
+    wrapper.attributes.add("alwaysinline")
+    # Numba puts stack slots at the end of the first block. They become registers only if no call is before.
+    builder = ir.IRBuilder(wrapper.append_basic_block("entry"))
+    builder.position_at_end(builder.branch(wrapper.append_basic_block("body")).operands[0])
+    given = iter(wrapper.args)
+    chars = iter(in_chars)
+    values = [
+        context.get_constant_undef(in_type)
+        if isinstance(in_type, types.Omitted)
+        else _to_numba(context, builder, in_type, [next(given) for _ in slots(next(chars))])
+        for in_type in in_types
+    ]
+    callee = context.declare_function(module, compiled.fndesc)
+    status, result = context.call_conv.call_function(builder, callee, signature.return_type, signature.args, values)
+    results = [status.code]
+    if isinstance(signature.return_type, types.BaseTuple):
+        for number, part in enumerate(signature.return_type):
+            results += _from_numba(builder, part, builder.extract_value(result, number))
+    else:
+        results += _from_numba(builder, signature.return_type, result)
+    returned = ir.Constant(wrapper.function_type.return_type, ir.Undefined)
+    for number, value in enumerate(results):
+        returned = builder.insert_value(returned, value, number)
+    builder.ret(returned)
+    return module
+
+
+def _to_numba(context: Any, builder: Any, number_type: Any, parts: list[Any]) -> Any:
+    if isinstance(number_type, types.Complex):
+        value = context.get_constant_undef(number_type)
+        for number, part in enumerate(parts):
+            value = builder.insert_value(value, part, number)
+        return value
+    (value,) = parts
+    if isinstance(number_type, types.Boolean):
+        return builder.icmp_unsigned("!=", value, value.type(0))
+    return value
+
+
+def _from_numba(builder: Any, number_type: Any, value: Any) -> list[Any]:
+    if isinstance(number_type, types.Complex):
+        return [builder.extract_value(value, number) for number in range(2)]
+    if isinstance(types.unliteral(number_type), types.Boolean):
+        return [builder.zext(value, ir.IntType(8))]
+    return [value]
+
+
+def _linked(compiled: Any, wrapper: Any) -> Any:
+    """One module of the wrapper, the function and all it calls; only the wrapper can be seen from outside."""
+    library = compiled.library
+    library.add_ir_module(wrapper)
+    module = library._final_module
+    for callee in dict.fromkeys(library._linking_libraries):
+        module.link_in(callee._get_module_for_linking(), preserve=True)
+    inlined = []
+    for function in module.functions:
+        if not function.is_declaration and function.name != SCALAR:
+            function.linkage = "internal"
+            inlined.append(function.name)
+    for variable in module.global_variables:
+        if not variable.is_declaration:
+            variable.linkage = "internal"
+    return llvm.parse_assembly(always_inline(str(module), inlined))
+
+
+def _to_registers(module: Any) -> None:
+    """Inline all calls and promote memory to registers; change nothing on account of its value."""
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.add_sroa_pass()
+    passes.add_dead_store_elimination_pass()
+    passes.add_sroa_pass()
+    passes.add_aggressive_dce_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_unify_function_exit_nodes_pass()
+    passes.add_instruction_namer_pass()
+    passes.add_global_dead_code_eliminate_pass()
+    optimise(module, level=1, passes=passes)
+
+
+def _check_calls(function: FunctionType, module: Any) -> None:
+    for called in module.functions:
+        if called.is_declaration and (reason := _REFUSED.get(called.name)):
+            raise TypeError(f"{function.__name__} cannot be mapped: {reason}")
+
+
+def _can_raise(module: Any) -> bool:
+    """Whether the status that ``@scalar`` returns can be anything but 0, as far as is seen without effort."""
+    instructions = {
+        instruction.name: instruction
+        for block in module.get_function(SCALAR).blocks
+        for instruction in block.instructions
+    }
+    (result,) = (one.operands for one in instructions.values() if one.opcode == "ret")
+    status = _first_inserted(instructions, next(result))
+    pending, seen = [status], set()
+    while pending:
+        value = pending.pop()
+        if value.is_constant:
+            if value.get_constant_value() != 0:
+                return True
+        elif value.name not in seen:
+            seen.add(value.name)
+            source = instructions.get(value.name)
+            if source is None or source.opcode != "phi":
+                return True
+            pending += source.operands
+    return False
+
+
+def _first_inserted(instructions: dict[str, Any], aggregate: Any) -> Any:
+    """The value at the start of a chain of insertions: those into results put the status first."""
+    inserted = aggregate
+    while not aggregate.is_constant:
+        aggregate, inserted = instructions[aggregate.name].operands
+    return inserted
+
+
+def declared_types(function: FunctionType, signature: Any) -> str:
+    """Types that ``numba.cfunc`` was told, in NumPy's form.
+
+    Raises
+    ------
+    TypeError
+        They are not all numbers.
+    """
+    types_ = [*signature.args, signature.return_type]
+    if not all(isinstance(one, types.Number | types.Boolean) for one in types_):
+        raise TypeError(
+            f"{function.__name__} is declared as {signature.return_type}{signature.args}; a numba.cfunc that is "
+            "mapped must take and return numbers"
+        )
+    *in_chars, out_char = (as_dtype(one).char for one in types_)
+    return f"{''.join(in_chars)}->{out_char}"
