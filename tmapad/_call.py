@@ -1,0 +1,201 @@
+"""A call of `tmap`: what the user passed, made ready for the core; its results, made ready for the user."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tmapad import _core
+from tmapad._arrays import (
+    Argument,
+    Array,
+    allocate,
+    as_argument,
+    as_outputs,
+    broadcast_shape,
+    check_casting,
+    give_back,
+    overlaps,
+    result_kind,
+)
+from tmapad._failure import raise_failure
+from tmapad._find import resolve
+from tmapad._function import ScalarFunction
+from tmapad._kernel import Kernel, Planned
+from tmapad._threads import check_num_threads, get_num_threads
+
+COMPUTATION_TYPES = "efdFD"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a call is run; no result depends on it."""
+
+    num_threads: int | Callable[[], int]
+    schedule: str
+    chunk_size: int | None
+
+
+def as_options(num_threads: Any, schedule: Any, chunk_size: Any) -> Options:
+    """Check the keywords that say how to run."""
+    if schedule not in _core.SCHEDULES:
+        raise ValueError(f"schedule must be one of {', '.join(map(repr, _core.SCHEDULES))}, not {schedule!r}")
+    if chunk_size is not None:
+        try:
+            size = operator.index(chunk_size)
+        except TypeError:
+            raise TypeError(f"chunk_size must be an int, not {type(chunk_size).__name__}") from None
+        if isinstance(chunk_size, (bool, np.bool_)) or not 1 <= size < 2**62:
+            raise ValueError(f"chunk_size must be a number of elements, at least 1, not {chunk_size!r}")
+        chunk_size = size
+    threads = get_num_threads if num_threads is None else check_num_threads(num_threads)
+    return Options(threads, schedule, chunk_size)
+
+
+def as_dtype(dtype: Any) -> np.dtype[Any] | None:
+    """Check ``dtype=``: a type in which numbers are computed."""
+    if dtype is None:
+        return None
+    checked: np.dtype[Any] = np.dtype(dtype)
+    if checked.char not in COMPUTATION_TYPES:
+        raise TypeError(f"dtype must be float16, float32, float64, complex64 or complex128, not {checked}")
+    return checked.newbyteorder("=")
+
+
+@dataclass(slots=True)
+class Frame:
+    """What programs are run on: the function for its types, and the arrays as the core gets them."""
+
+    function: ScalarFunction
+    kernel: Kernel
+    shape: tuple[int, ...]
+    arrays: tuple[Array, ...]
+
+    @property
+    def chars(self) -> tuple[str, ...]:
+        """Type characters of the arrays."""
+        return tuple(a.dtype.char for a in self.arrays)
+
+
+class Call:
+    """What the user passed, made ready.
+
+    Attributes
+    ----------
+    arguments : list of Argument
+        Of the function, in its order: captured ones and mapped ones.
+    captures : dict
+        Names of the captured arguments, by position among all.
+    kind : str
+        What results are given back as.
+    frame : Frame
+        The function for these types, and the arguments as the core gets them: as they are, or, of a single
+        element, that element in the type of the loop.
+    """
+
+    def __init__(self, f: Any, xs: Sequence[Any], dtype: np.dtype[Any] | None) -> None:
+        function, bound = resolve(f)
+        names = function.parameters
+        if len(xs) + len(bound) != function.nin:
+            raise TypeError(
+                f"{function.name} takes {function.nin} argument{'s' * (function.nin > 1)}"
+                f"{f', of which {len(bound)} are bound' if bound else ''}, but {len(xs)} were given"
+            )
+        self.captures = {index: names[index] for index in sorted(bound)}
+        rest = iter(xs)
+        self.arguments = [
+            _captured(bound[i], name) if i in bound else as_argument(next(rest), name) for i, name in enumerate(names)
+        ]
+        for argument, name in zip(self.arguments, names, strict=True):
+            if dtype is not None and dtype.kind != "c" and argument.array.dtype.kind == "c":
+                raise TypeError(
+                    f"{name} is complex ({argument.array.dtype}); dtype={dtype} would drop its imaginary part"
+                )
+        mapped = [(a, name) for i, (a, name) in enumerate(zip(self.arguments, names, strict=True)) if i not in bound]
+        shape = broadcast_shape([a for a, _ in mapped], [name for _, name in mapped])
+        self.kind = result_kind([a for a, _ in mapped])
+        kernel = function.kernel(tuple(a.type for a in self.arguments), dtype)
+        ready = (a.ready(char, name) for a, char, name in zip(self.arguments, kernel.loop.in_chars, names, strict=True))
+        self.frame = Frame(function, kernel, shape, tuple(ready))
+
+    def outputs(self, out: Any) -> list[Array]:
+        """The arrays that results are written to: those given as ``out``, new ones where there are none."""
+        shape = self.frame.shape
+        dtypes = [np.dtype(char) for char in self.frame.kernel.results]
+        given = as_outputs(out, len(dtypes), shape)
+        for k, (array, dtype) in enumerate(zip(given, dtypes, strict=True)):
+            if array is not None:
+                check_casting(dtype, array, "out" if len(dtypes) == 1 else f"out[{k}]")
+        return [
+            allocate(self.frame.arrays, shape, dtype) if array is None else array
+            for array, dtype in zip(given, dtypes, strict=True)
+        ]
+
+    def results(self, outputs: list[Array], out: Any) -> Any:
+        """Return results as the kind of thing that the arguments were; one that was given as it is."""
+        given = out if isinstance(out, tuple) else (out,) * len(outputs)
+        ys = tuple(y if array is not None else give_back(y, self.kind) for y, array in zip(outputs, given, strict=True))
+        return ys[0] if len(ys) == 1 else ys
+
+
+def _captured(value: Any, name: str) -> Argument:
+    argument = as_argument(value, f"the captured {name}")
+    if argument.array.ndim:
+        raise TypeError(
+            f"the captured {name} is an array of shape {argument.array.shape}; only numbers can be captured by partial: "
+            "pass an array as an argument of the map"
+        )
+    return argument
+
+
+def run(
+    planned: Planned, frame: Frame, outputs: Sequence[Array], options: Options, extra: Sequence[Array] = ()
+) -> None:
+    """Run a program on a frame's arrays, followed by `extra` ones, into outputs of any layout and overlap."""
+    inputs = [*frame.arrays, *extra]
+    for output in outputs:
+        inputs = [x.copy() if overlaps(output, x) else x for x in inputs]
+    failure = planned.program.run(
+        (*inputs, *outputs),
+        frame.shape,
+        num_threads=options.num_threads,
+        schedule=options.schedule,
+        chunk_size=options.chunk_size,
+    )
+    if failure is not None:
+        raise_failure(failure, planned.sources, frame, inputs)
+
+
+def map_elements(f: Any, xs: Sequence[Any], out: Any, dtype: Any, options: Options) -> tuple[Any, Call]:
+    """`tmap` in general: any arguments, any outputs. Also returns the call, from which a shortcut is made."""
+    call = Call(f, xs, as_dtype(dtype))
+    outputs, frame = call.outputs(out), call.frame
+    run_and_write(frame, outputs, lambda chars: frame.kernel.map(frame.chars, chars), options)
+    return call.results(outputs, out), call
+
+
+def run_and_write(
+    frame: Frame,
+    outputs: Sequence[Array],
+    plan: Callable[[tuple[str, ...]], Planned],
+    options: Options,
+    more: Callable[[Planned], Sequence[Array]] = lambda planned: (),
+) -> Sequence[Array]:
+    """Run; results of a type that the core does not write to are written at the end. Returns what `more` made."""
+    direct = [
+        array
+        if array.dtype.char == result or _core.builtin_loop("cast", f"{result}->{array.dtype.char}") is not None
+        else np.empty(frame.shape, result)
+        for array, result in zip(outputs, frame.kernel.results, strict=True)
+    ]
+    planned = plan(tuple(array.dtype.char for array in direct))
+    residuals = more(planned)
+    run(planned, frame, [*direct, *residuals], options)
+    for array, written in zip(outputs, direct, strict=True):
+        if written is not array:
+            np.copyto(array, written, casting="same_kind")
+    return residuals

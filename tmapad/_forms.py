@@ -1,0 +1,176 @@
+"""The forms in which a derivative is given, each as a way to add partial derivatives to a program.
+
+A form gets the slots of the arguments, in the types that the function's own loop takes, and returns one slot
+for each partial derivative asked for. What happens to it afterwards, the product with a cotangent and the
+sums, is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from tmapad._core import Loop
+from tmapad._errors import SignatureError
+from tmapad._plan import Builder, Partial, Slot
+from tmapad._protocol import Implementation
+
+Known = Literal["known", "none", "unknown"]
+# Partials by (output, argument).
+Partials = dict[tuple[int, int], Partial]
+# For an implementation, the loop for arguments of these types.
+FindLoop = Callable[[Implementation, tuple[Any, ...]], Loop]
+
+
+class Form(Protocol):
+    """How partial derivatives are found."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether ``residuals="auto"`` keeps the partials of the forward pass."""
+
+    @property
+    def gives_value(self) -> bool:
+        """Whether the function's value comes with the derivative."""
+
+    @property
+    def parts(self) -> Iterable[Implementation]:
+        """What it calls."""
+
+    def known(self, output: int, argument: int) -> Known:
+        """Whether there is a partial, none by the user's word ("none"), or none that is known."""
+
+    def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
+        """Add the steps that compute the partials wanted."""
+
+
+@dataclass
+class Emission:
+    """What a form works with: a program in the making, the slots of arguments and, if asked for, of the value."""
+
+    builder: Builder
+    value: Implementation
+    value_loop: Loop
+    find_loop: FindLoop
+    xs: Sequence[Slot]
+    _ys: list[Slot] | None = None
+
+    @property
+    def ys(self) -> list[Slot]:
+        """The function's value, computed once, if at all."""
+        if self._ys is None:
+            self._ys = self.builder.call(self.value_loop, self.xs, self.value)
+        return self._ys
+
+    def give_value(self, ys: list[Slot]) -> None:
+        """Take the value from elsewhere."""
+        self._ys = ys
+
+    def run(self, part: Implementation, arguments: Sequence[Slot]) -> list[Slot]:
+        """Call a registered function on slots, converted to the types that it takes."""
+        loop = self.find_loop(part, tuple(np.dtype(slot.char) for slot in arguments))
+        cast = [self.builder.cast(slot, char) for slot, char in zip(arguments, loop.in_chars, strict=True)]
+        return self.builder.call(loop, cast, part)
+
+
+class Separate:
+    """``derivative=`` and ``derivative_from_output=``: a function for each partial, or one that returns them all.
+
+    `rows` has for each output either a list with a function or None for each argument, or one function for
+    all.
+    """
+
+    saves = False
+    gives_value = False
+
+    def __init__(self, rows: Sequence[Sequence[Implementation | None] | Implementation], *, from_output: bool) -> None:
+        self._rows = rows
+        self._from_output = from_output
+
+    @property
+    def parts(self) -> Iterable[Implementation]:
+        """All functions."""
+        for row in self._rows:
+            yield from ((part for part in row if part is not None) if isinstance(row, (list, tuple)) else (row,))  # type: ignore[misc]
+
+    def known(self, output: int, argument: int) -> Known:
+        """Whether there is a function in the place of this partial, or None."""
+        if output >= len(self._rows):
+            return "unknown"
+        row = self._rows[output]
+        return "none" if isinstance(row, (list, tuple)) and row[argument] is None else "known"
+
+    def check_outputs(self, name: str, nout: int) -> None:
+        """Refuse a number of rows that is not the number of outputs."""
+        if len(self._rows) != nout:
+            raise SignatureError(
+                f"{name} has {nout} outputs, and derivatives are registered for {len(self._rows)}: "
+                "give a tuple with an entry for each output"
+            )
+
+    def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
+        """One step for each function that is needed."""
+        partials: Partials = {}
+        joint: dict[int, list[Slot]] = {}
+        for output, argument in wanted:
+            arguments = [*(call.ys if self._from_output else ()), *call.xs]
+            row = self._rows[output]
+            if isinstance(row, (list, tuple)):
+                part = row[argument]
+                assert part is not None
+                partials[output, argument] = (call.run(part, arguments)[0], False)
+                continue
+            if output not in joint:
+                joint[output] = call.run(row, arguments)  # type: ignore[arg-type]
+                if len(joint[output]) != len(call.xs):
+                    raise SignatureError(
+                        f"the derivative {row.name} of {call.value.name} returns {len(joint[output])} numbers, "  # type: ignore[union-attr]
+                        f"not one for each of {len(call.xs)} arguments"
+                    )
+            partials[output, argument] = (joint[output][argument], False)
+        return partials
+
+
+class Together:
+    """``value_and_derivative=``: one function that returns the outputs, then their partials."""
+
+    saves = True
+    gives_value = True
+
+    def __init__(self, part: Implementation, nondiff: frozenset[int]) -> None:
+        self._part = part
+        self._nondiff = nondiff
+
+    @property
+    def parts(self) -> Iterable[Implementation]:
+        """The function."""
+        return (self._part,)
+
+    def known(self, output: int, argument: int) -> Known:
+        """All partials are there."""
+        return "known"
+
+    def check_outputs(self, name: str, nout: int) -> None:
+        """Refuse a number of results that does not fit; known only if the function is native or was compiled."""
+        nin = self._part.nin
+        if self._part.nout is not None and self._part.nout != nout * (1 + nin):
+            raise SignatureError(
+                f"value_and_derivative {self._part.name} of {name} gives {self._part.nout} numbers, not {nout * (1 + nin)}: "
+                f"{nout} value{'s' * (nout > 1)} and {nout} x {nin} partial derivatives"
+            )
+
+    def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
+        """One step that gives everything."""
+        nin, nout = len(call.xs), call.value_loop.nout
+        results = call.run(self._part, call.xs)
+        self.check_outputs(call.value.name, nout)
+        if len(results) != nout * (1 + nin):
+            raise SignatureError(
+                f"value_and_derivative {self._part.name} of {call.value.name} gives {len(results)} numbers, "
+                f"not {nout * (1 + nin)}"
+            )
+        call.give_value(results[:nout])
+        return {(j, i): (results[nout + j * nin + i], False) for j, i in wanted}

@@ -1,0 +1,228 @@
+"""`ScalarFunction`: a scalar function with its derivative, for any types."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tmapad._explain import Explanation, explain
+from tmapad._forms import Separate, Together
+from tmapad._kernel import Kernel, precision_of, result_chars
+from tmapad._pointers import Pointer
+from tmapad._protocol import ArgType, Implementation, computation_type
+from tmapad._ufuncs import TableForm, Ufunc
+from tmapad.jit import PythonFunction
+
+
+class ScalarFunction:
+    """A scalar function and its derivative, ready to be mapped.
+
+    Made by `register` and `from_cython`. Calling it maps it: ``f(x)`` is ``tmap(f, x)``.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    nin : int
+        The number of its arguments.
+    nout : int or None
+        The number of its results; None for a Python function that was not compiled yet.
+    parameters : tuple of str
+        The names of its arguments: those of the Python function, else ``x`` or ``x1``, ``x2``, ...
+    """
+
+    def __init__(
+        self,
+        value: Implementation,
+        form: Separate | Together | TableForm | None,
+        *,
+        nondiff: frozenset[int] = frozenset(),
+        serial: bool = False,
+        name: str | None = None,
+        recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
+    ) -> None:
+        self._value, self._form, self._nondiff, self._serial = value, form, nondiff, serial
+        self.name = name or value.name
+        self._recipe = recipe  # a callable and its arguments, by which pickle makes the function again
+        self._lock = threading.Lock()
+        self._kernels: dict[Any, Kernel] = {}
+        self._version: tuple[int, ...] = ()
+        # What `tmap` and `rrule` found for arrays of certain types: see _tmap.pyx.
+        self._shortcuts: dict[Any, Any] = {}
+        self._parts = (value, *(form.parts if form is not None else ()))
+        self._python = tuple(part for part in self._parts if isinstance(part, PythonFunction))
+
+    @property
+    def nin(self) -> int:
+        """The number of arguments."""
+        return self._value.nin
+
+    @property
+    def nout(self) -> int | None:
+        """The number of results; None for a Python function that was not compiled yet."""
+        return self._value.nout
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the arguments."""
+        return self._value.parameters
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<ScalarFunction {self.name}({', '.join(self.parameters)})>"
+
+    def __call__(self, *xs: Any, **keywords: Any) -> Any:
+        """Map the function: ``tmap(f, *xs, **keywords)``."""
+        return _mapper(self, *xs, **keywords)
+
+    def __copy__(self) -> ScalarFunction:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ScalarFunction:
+        return self
+
+    def __reduce__(self) -> Any:
+        found = _importable(self, self._value)
+        if found is not None:
+            return found
+        for part in self._parts:
+            if isinstance(part, Pointer):
+                part.__reduce__()  # a bare pointer says why it cannot be pickled, and what can
+        assert self._recipe is not None
+        return self._recipe
+
+    def compile(self, types: str) -> None:
+        """Prepare the function for arguments of given types, so that the first call does not have to.
+
+        Parameters
+        ----------
+        types : str
+            NumPy's type characters of the arguments, and of the results if they are to be checked: ``"dd"``
+            or ``"dd->d"``.
+
+        Raises
+        ------
+        TypeError
+            If there is no loop for these types, or the results have others.
+        """
+        inputs, arrow, outputs = types.replace(" ", "").partition("->")
+        kernel = self.kernel(tuple(np.dtype(char) for char in inputs), None)
+        if arrow and outputs != "".join(kernel.results):
+            raise TypeError(f"{self.name} gives {''.join(kernel.results)} for {inputs}, not {outputs}")
+
+    def explain(self, *xs: Any) -> Explanation:
+        """Say what a call with these arguments would run: loop, derivative, residuals, threads, and why.
+
+        Returns
+        -------
+        Explanation
+            With a field for each of these; printing it shows them line by line.
+        """
+        if len(xs) != self.nin:
+            raise TypeError(f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}, but {len(xs)} were given")
+        return explain(self, xs)
+
+    @property
+    def runs_serially(self) -> str:
+        """Why the function runs on the calling thread alone; empty if it does not."""
+        if self._serial:
+            return "registered with threadsafe=False"
+        return "registered with raises=True" if getattr(self._value, "raises", False) else ""
+
+    def kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
+        """Return what the function does for arguments of these types, computed in `dtype` if one is given."""
+        self.refresh()
+        key = (types, dtype)
+        found = self._kernels.get(key)
+        if found is None:
+            made = self._make_kernel(types, dtype)
+            with self._lock:
+                found = self._kernels.setdefault(key, made)
+        return found
+
+    def refresh(self) -> None:
+        """Forget what was compiled if a global or captured variable that it read is another now."""
+        if self._python:
+            version = tuple(part.fingerprint() for part in self._python)
+            if version != self._version:
+                with self._lock:
+                    self._kernels, self._shortcuts, self._version = {}, {}, version
+
+    def _make_kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
+        if len(types) != self.nin:
+            raise TypeError(f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}, but {len(types)} were given")
+        given = types if dtype is None else tuple(dtype for _ in types)
+        if isinstance(self._value, Ufunc):
+            if dtype is not None and dtype.char == "e":
+                given = tuple(np.dtype(np.float16) for _ in types)
+            loop = self._value.loop(given)
+            results: tuple[str, ...] = tuple(r.char for r in self._value.result_types(given))
+        else:
+            loop = self._find_loop(self._value, given)
+            results = result_chars(loop, _precision(given, self._nondiff))
+        form = self._form
+        if isinstance(form, TableForm):
+            form = form.for_types(loop.types)
+        elif form is not None:
+            form.check_outputs(self.name, loop.nout)
+        return Kernel(self._value, form, loop, results, self._find_loop, self._serial)
+
+    def _find_loop(self, part: Implementation, types: tuple[Any, ...]) -> Any:
+        """The loop of a part; arguments that are not differentiated stay integers in compiled functions."""
+        if isinstance(part, PythonFunction):
+            return part.loop(types, integer=frozenset(self.parameters[i] for i in self._nondiff) & set(part.parameters))
+        return part.loop(types)
+
+    def differentiable(self, argument: int, kernel: Kernel) -> str:
+        """Whether there is a derivative in an argument: "known", "none" (it has no gradient) or "unknown"."""
+        if argument in self._nondiff or kernel.loop.in_chars[argument] not in "fdFD":
+            return "none"
+        if not kernel.active:
+            return "known"
+        if kernel.form is None:
+            return "unknown"
+        known = {kernel.form.known(output, argument) for output in kernel.active}
+        return "unknown" if "unknown" in known else "known" if "known" in known else "none"
+
+    def saves(self, residuals: str) -> bool:
+        """Whether the partials of the forward pass are kept."""
+        return residuals == "save" or (residuals == "auto" and self._form is not None and self._form.saves)
+
+
+def _precision(types: tuple[ArgType, ...], nondiff: frozenset[int]) -> str:
+    numbers = [t for i, t in enumerate(types) if i not in nondiff]
+    halves = [t for t in numbers if not isinstance(t, type)]
+    if halves and all(t.char == "e" for t in halves):
+        return "half"
+    return precision_of(computation_type(tuple(numbers)))
+
+
+def _importable(function: ScalarFunction, value: Implementation) -> str | None:
+    """The name by which pickle finds the function again: a decorated one is what its module holds under its name."""
+    python = value.python
+    if python is None:
+        return None
+    holder: Any = sys.modules.get(python.__module__)
+    for part in python.__qualname__.split("."):
+        holder = getattr(holder, part, None)
+    if holder is not function:
+        return None
+    function.__module__ = python.__module__
+    return python.__qualname__
+
+
+# `tmap` is defined above this module, and calling a function maps it.
+_mapper: Callable[..., Any]
+
+
+def call_with(mapper: Callable[..., Any]) -> None:
+    """Take the function that ``f(x)`` calls."""
+    global _mapper
+    _mapper = mapper

@@ -1,0 +1,208 @@
+"""A function for one combination of argument types: its loop, its results' types, and the programs made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tmapad._core import Loop, Program
+from tmapad._forms import Emission, FindLoop, Form
+from tmapad._plan import Builder, Partial, Slot, pull
+from tmapad._protocol import Implementation
+
+FLOATS = frozenset("efdFD")
+NARROW = {"half": {"f": "e", "d": "e", "D": "F"}, "single": {"d": "f", "D": "F"}, "double": {}}
+
+
+class Sink(NamedTuple):
+    """Where a cotangent goes: an array of its own type, one of the products to be summed, or sums of blocks."""
+
+    where: str  # "array", "products" or "blocks"
+    char: str  # of the cotangent
+    real: bool  # its argument is real
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program, and for each of its steps what it was made from and whether it takes the output first."""
+
+    program: Program
+    sources: tuple[Implementation | None, ...]
+    chars: tuple[str, ...] = ()  # of the arrays it writes, where the caller cannot know them
+
+
+class Kernel:
+    """What a `ScalarFunction` does for one combination of types.
+
+    Attributes
+    ----------
+    loop : Loop
+        The function's value.
+    results : tuple of str
+        Type characters of the results as they are given back.
+    active : tuple of int
+        Outputs that have a gradient: those that are real or complex numbers.
+    """
+
+    def __init__(
+        self,
+        value: Implementation,
+        form: Form | None,
+        loop: Loop,
+        results: tuple[str, ...],
+        find_loop: FindLoop,
+        serial: bool,
+    ) -> None:
+        self.value, self.form, self.loop, self.results = value, form, loop, results
+        self.active = tuple(j for j, char in enumerate(results) if char in FLOATS)
+        self._find_loop = find_loop
+        self._serial = serial
+        self._programs: dict[Hashable, Planned] = {}
+
+    def _planned(self, key: Hashable, make: Callable[[Builder], Sequence[str]]) -> Planned:
+        found = self._programs.get(key)
+        if found is None:
+            builder = Builder()
+            chars = tuple(make(builder))
+            found = self._programs[key] = Planned(*builder.program(serial=self._serial), chars)
+        return found
+
+    def map(self, arrays: tuple[str, ...], outputs: tuple[str, ...]) -> Planned:
+        """The value loop: arrays of these types in, results in these types out."""
+
+        def make(builder: Builder) -> Sequence[str]:
+            self._store(builder, self._start(builder, arrays).ys, outputs)
+            return ()
+
+        return self._planned(("map", arrays, outputs), make)
+
+    def forward(
+        self, arrays: tuple[str, ...], outputs: tuple[str, ...], wanted: tuple[int, ...], *, save: bool
+    ) -> Planned:
+        """The forward pass of a gradient: results and, to be saved, partials (in the order of `pairs`)."""
+
+        def make(builder: Builder) -> Sequence[str]:
+            call = self._start(builder, arrays)
+            partials = self._partials(call, wanted) if save or (self.form is not None and self.form.gives_value) else {}
+            self._store(builder, call.ys, outputs)
+            if not save:
+                return ()
+            for pair in self.pairs(wanted):
+                builder.store(partials[pair][0], partials[pair][0].char)
+            return [partials[pair][0].char for pair in self.pairs(wanted)]
+
+        return self._planned(("forward", arrays, outputs, wanted, save), make)
+
+    def pull_saved(
+        self,
+        wanted: tuple[int, ...],
+        partials: tuple[str, ...],
+        dys: tuple[str | None, ...],
+        sinks: tuple[Sink, ...],
+    ) -> Planned:
+        """The backward pass from saved partials: partials and cotangents in, cotangents out."""
+
+        def make(builder: Builder) -> Sequence[str]:
+            pairs = self.pairs(wanted)
+            slots = {
+                pair: (builder.input(char), self._antiholomorphic(*pair))
+                for pair, char in zip(pairs, partials, strict=True)
+            }
+            return self._pull(builder, slots, wanted, dys, sinks)
+
+        return self._planned(("saved", wanted, partials, dys, sinks), make)
+
+    def pull(
+        self,
+        arrays: tuple[str, ...],
+        wanted: tuple[int, ...],
+        dys: tuple[str | None, ...],
+        sinks: tuple[Sink, ...],
+    ) -> Planned:
+        """The backward pass from the inputs."""
+
+        def make(builder: Builder) -> Sequence[str]:
+            call = self._start(builder, arrays)
+            return self._pull(builder, self._partials(call, wanted), wanted, dys, sinks)
+
+        return self._planned(("pull", arrays, wanted, dys, sinks), make)
+
+    def _store(self, builder: Builder, ys: Sequence[Slot], outputs: tuple[str, ...]) -> None:
+        """Write results, rounded to their own type first, to arrays of any type."""
+        for y, result, char in zip(ys, self.results, outputs, strict=True):
+            builder.store(builder.cast(y, result), char)
+
+    def pairs(self, wanted: tuple[int, ...]) -> list[tuple[int, int]]:
+        """(output, argument) of the partials that these arguments need, in the order in which they are saved."""
+        return [
+            (j, i) for i in wanted for j in self.active if self.form is not None and self.form.known(j, i) == "known"
+        ]
+
+    def _antiholomorphic(self, output: int, argument: int) -> bool:
+        return bool(getattr(self.form, "antiholomorphic", lambda *pair: False)(output, argument))
+
+    def _start(self, builder: Builder, arrays: tuple[str, ...]) -> Emission:
+        inputs = [builder.input(char) for char in arrays]
+        xs = [builder.cast(slot, char) for slot, char in zip(inputs, self.loop.in_chars, strict=True)]
+        return Emission(builder, self.value, self.loop, self._find_loop, xs)
+
+    def _partials(self, call: Emission, wanted: tuple[int, ...]) -> dict[tuple[int, int], Partial]:
+        """Partials, in the precision of their output: the types in which they are saved."""
+        assert self.form is not None
+        partials = self.form.emit(call, self.pairs(wanted))
+        result = {}
+        for (j, i), (slot, antiholomorphic) in partials.items():
+            double = self.loop.out_chars[j] in "dD"
+            char = ("D" if double else "F") if slot.complex else ("d" if double else "f")
+            result[j, i] = (call.builder.cast(slot, char), antiholomorphic)
+        return result
+
+    def _pull(
+        self,
+        builder: Builder,
+        partials: dict[tuple[int, int], Partial],
+        wanted: tuple[int, ...],
+        given: tuple[str | None, ...],
+        sinks: tuple[Sink, ...],
+    ) -> Sequence[str]:
+        dys: dict[int, Slot] = {}
+        for j, char in enumerate(given):
+            if char is not None:
+                # To the type of y first, as the contract says, then to that of the computation.
+                dys[j] = builder.cast(builder.cast(builder.input(char), self.results[j]), self.loop.out_chars[j])
+        chars = []
+        for i, sink in zip(wanted, sinks, strict=True):
+            total: Slot | None = None
+            for j, dy in dys.items():
+                if (j, i) in partials:
+                    term = pull(builder, partials[j, i], dy, real=sink.real)
+                    total = term if total is None else self._sum(builder, total, term)
+            if total is None:
+                total = builder.constant(0, self.loop.out_chars[self.active[0]])
+                total = total if sink.real != total.complex else builder.constant(0, "d" if sink.real else "D")
+            if sink.where == "array":
+                builder.store(total, sink.char)
+            elif sink.where == "products":
+                builder.store(total, total.char)
+            else:
+                builder.block_sum(total)
+            chars.append(total.char)
+        return chars
+
+    @staticmethod
+    def _sum(builder: Builder, a: Slot, b: Slot) -> Slot:
+        char = np.promote_types(a.char, b.char).char
+        return builder.builtin("add", builder.cast(a, char), builder.cast(b, char), to=char)
+
+
+def result_chars(loop: Loop, precision: str) -> tuple[str, ...]:
+    """The types of results: the loop's, in the precision that the arguments had."""
+    return tuple(NARROW[precision].get(char, char) for char in loop.out_chars)
+
+
+def precision_of(dtype: np.dtype[Any]) -> str:
+    """The name of a type's precision."""
+    return {"e": "half", "f": "single", "F": "single"}.get(dtype.char, "double")

@@ -1,0 +1,126 @@
+"""Programs for the core, made step by step: slots with types, casts between them, and what a pullback adds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tmapad import _core
+from tmapad._core import Loop, Program
+from tmapad._protocol import Implementation
+
+WIDER = {"f": "d", "F": "D", "d": "d", "D": "D"}
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """An argument of loops: its type, and what it is in the program."""
+
+    char: str
+    role: str = "scratch"
+    position: int = 0  # among the arrays of the program
+    value: Any = None
+
+    @property
+    def complex(self) -> bool:
+        """Whether it holds complex numbers."""
+        return self.char in "FD"
+
+
+class Builder:
+    """Makes a program: call by call, in the order in which the core will run them.
+
+    Arrays are given to the finished program in the order in which `input`, `store` and `block_sum` named
+    them.
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+        self._steps: list[tuple[Loop, list[Slot]]] = []
+        self._sources: list[Implementation | None] = []
+        self._arrays = 0
+
+    def input(self, char: str) -> Slot:
+        """Return a slot for an array of this type that is read."""
+        return self._array(Slot(char, "input"))
+
+    def _array(self, slot: Slot) -> Slot:
+        slot.position = self._arrays
+        self._arrays += 1
+        if slot not in self._slots:
+            self._slots.append(slot)
+        return slot
+
+    def constant(self, value: Any, char: str) -> Slot:
+        """Return a slot that holds one value for all elements."""
+        slot = Slot(char, "constant", value=np.array(value, dtype=char))
+        self._slots.append(slot)
+        return slot
+
+    def call(self, loop: Loop, arguments: Sequence[Slot], source: Implementation | None = None) -> list[Slot]:
+        """Run a loop on slots of its types; return its outputs. `source` is what the loop was made from."""
+        if "".join(slot.char for slot in arguments) != loop.in_chars:
+            raise TypeError(f"{loop!r} was given {''.join(slot.char for slot in arguments)}")
+        outputs = [Slot(char) for char in loop.out_chars]
+        self._slots += outputs
+        self._steps.append((loop, [*arguments, *outputs]))
+        self._sources.append(source)
+        return outputs
+
+    def builtin(self, name: str, *arguments: Slot, to: str) -> Slot:
+        """Run one of the core's own loops."""
+        types = "".join(slot.char for slot in arguments) + "->" + to
+        loop = _core.builtin_loop(name, types)
+        if loop is None:
+            raise TypeError(f"there is no loop {name} for {types}")
+        return self.call(loop, arguments)[0]
+
+    def cast(self, slot: Slot, char: str) -> Slot:
+        """Return the slot, or one with its elements in another type."""
+        return slot if slot.char == char else self.builtin("cast", slot, to=char)
+
+    def store(self, slot: Slot, char: str) -> None:
+        """Write a slot's elements to an array of this type, the next one of the program's."""
+        slot = self.cast(slot, char)
+        if slot.role != "scratch":
+            slot = self.builtin("cast", slot, to=char)  # its elements must be written elsewhere: a copy
+        slot.role = "output"
+        self._array(slot)
+
+    def block_sum(self, slot: Slot) -> None:
+        """Write the sums of a slot's blocks to an array, the next one of the program's."""
+        total = self.builtin("sum_block", slot, to="D" if slot.complex else "d")
+        total.role = "block_sum"
+        self._array(total)
+
+    def program(self, *, serial: bool = False) -> tuple[Program, tuple[Implementation | None, ...]]:
+        """Return the program, and what each of its steps was made from."""
+        arrays = ("input", "output", "block_sum")
+        order = sorted(self._slots, key=lambda slot: (slot.role not in arrays, slot.position))
+        number = {id(slot): k for k, slot in enumerate(order)}
+        slots = [(slot.role, np.dtype(slot.char).itemsize, slot.value) for slot in order]
+        steps = [(loop, tuple(number[id(slot)] for slot in arguments)) for loop, arguments in self._steps]
+        return Program(slots, steps, serial=serial), tuple(self._sources)
+
+
+# A partial derivative: its slot, and whether the function is antiholomorphic in that argument.
+Partial = tuple[Slot, bool]
+
+
+def pull(builder: Builder, partial: Partial, dy: Slot, *, real: bool) -> Slot:
+    """Add the step dx = conj(d) * dy (its real part for a real x), in the wider precision of the two."""
+    d, antiholomorphic = partial
+    kind = "D" if d.complex or dy.complex else "d"
+    double = d.char not in "fF" or dy.char in "dD"
+    if real and d.complex and not dy.complex:
+        raise TypeError("a real function of a real argument has a complex derivative")
+    if dy.complex and not d.complex:
+        d = builder.cast(d, "D" if double else "F")
+    chars = {"d": "d", "D": "D"} if double else {"d": "f", "D": "F"}
+    d = builder.cast(d, chars[kind] if d.complex or kind == "d" else d.char)
+    dy = builder.cast(dy, chars["D" if dy.complex else "d"])
+    name = "pull_conjugate" if antiholomorphic else "pull"
+    return builder.builtin(name, d, dy, to=chars["d" if real else kind])

@@ -1,0 +1,319 @@
+"""The forward pass of a gradient, and its pullback."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tmapad import _core
+from tmapad._arrays import (
+    Argument,
+    Array,
+    allocate,
+    as_cotangent,
+    broadcast_axes,
+    check_output,
+    give_back,
+)
+from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write
+from tmapad._errors import NoDerivativeError
+from tmapad._kernel import Sink
+from tmapad._tangents import NO_TANGENT, ZERO_TANGENT, Tangent, unthunk
+from tmapad._ufuncs import TableForm
+
+RESIDUALS = ("auto", "save", "recompute")
+
+# A sum over all elements keeps its terms, to be added at the end, up to this many: so that even a thousand
+# elements can be computed on all threads. Beyond it only the sums of blocks are kept. The bits are the same.
+KEEP_TERMS = 1 << 16
+
+
+@dataclass(slots=True)
+class Input:
+    """What a pullback must know of an argument, besides its elements."""
+
+    shape: tuple[int, ...]
+    kind: str
+    dtype: np.dtype[Any]  # of the cotangent
+
+    @classmethod
+    def of(cls, argument: Argument) -> Input:
+        """Take what is needed, and not the array."""
+        return cls(argument.array.shape, argument.kind, argument.cotangent_dtype)
+
+
+def forward(
+    f: Any, xs: Sequence[Any], wrt: Any, residuals: Any, out: Any, dtype: Any, options: Options
+) -> tuple[Any, Pull]:
+    """Run the forward pass of a gradient. Returns `y` and what pulls cotangents back."""
+    if residuals not in RESIDUALS:
+        raise ValueError(f"residuals must be one of {', '.join(map(repr, RESIDUALS))}, not {residuals!r}")
+    call = Call(f, xs, as_dtype(dtype))
+    frame = call.frame
+    wanted = differentiated(call, wrt)
+    outputs = call.outputs(out)
+    overwritten = any(np.may_share_memory(y, x) for y in outputs for x in frame.arrays)
+    save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals))
+    saved = run_and_write(
+        frame,
+        outputs,
+        lambda chars: frame.kernel.forward(frame.chars, chars, wanted, save=save),
+        options,
+        lambda planned: [allocate(outputs, frame.shape, np.dtype(char)) for char in planned.chars],
+    )
+    inputs = [Input.of(argument) for argument in call.arguments]
+    pull = Pull(frame, inputs, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
+    return call.results(outputs, out), pull
+
+
+def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
+    """Return the arguments to differentiate: those that `wrt` names, or all that can be.
+
+    Raises
+    ------
+    NoDerivativeError
+        If the derivative in one of them is neither registered nor known.
+    """
+    function, kernel = call.frame.function, call.frame.kernel
+    mapped = [i for i in range(function.nin) if i not in call.captures]
+    named = (
+        None if wrt is None else [_position(name, call, mapped) for name in (wrt if isinstance(wrt, tuple) else (wrt,))]
+    )
+    wanted = []
+    for i in range(function.nin) if named is None else sorted(set(named)):
+        argument = call.arguments[i]
+        if not argument.differentiable or (i in call.captures and _is_integer(argument)):
+            continue  # bools, and integers that were captured: these are constants
+        known = function.differentiable(i, kernel)
+        if known == "unknown" and named is None and isinstance(kernel.form, TableForm) and _is_integer(argument):
+            continue  # the order of a Bessel function, say
+        if known == "unknown":
+            raise NoDerivativeError(no_derivative(call, i))
+        if known == "known":
+            wanted.append(i)
+    return tuple(wanted)
+
+
+def _is_integer(argument: Argument) -> bool:
+    return argument.type is int or argument.array.dtype.kind in "iu"
+
+
+def no_derivative(call: Call, argument: int) -> str:
+    """The message for a derivative that nobody gave."""
+    name, parameters, form = call.frame.function.name, call.frame.function.parameters, call.frame.kernel.form
+    others = tuple(k for k in range(len(parameters) - len(call.captures)) if k != argument)
+    less = f", or leave it out: rrule(..., wrt={others})" if len(parameters) > 1 else ""
+    if isinstance(form, TableForm):
+        return form.why_not(parameters[argument]) + less
+    return (
+        f"{name} has no derivative in {parameters[argument]}: register one with "
+        f"tmapad.register({name}, derivative=...), where None stands for 'not differentiable'{less}"
+    )
+
+
+def _position(entry: Any, call: Call, mapped: list[int]) -> int:
+    """The argument that an entry of `wrt` names: by position among the mapped ones, or by name among the captured."""
+    if isinstance(entry, str):
+        for index, name in call.captures.items():
+            if name == entry:
+                return index
+        has = ", ".join(map(repr, call.captures.values())) or "nothing"
+        raise ValueError(
+            f"wrt names {entry!r}; {call.frame.function.name} captured {has} (arguments are named by position)"
+        )
+    if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
+        if 0 <= entry < len(mapped):
+            return mapped[int(entry)]
+        raise ValueError(f"wrt names argument {entry}; there are {len(mapped)}, from 0 to {len(mapped) - 1}")
+    raise TypeError(f"wrt must hold positions of arguments and names of captures, not {type(entry).__name__}")
+
+
+class Pull:
+    """Cotangents of arguments from the cotangent of the result: what a pullback does when it is called.
+
+    Attributes
+    ----------
+    frame : Frame
+        Without arrays if they are not needed: nothing is held that is not.
+    inputs : list of Input
+        The function's arguments, captured ones included; `captures` has the names of those, by position.
+    wanted : tuple of int
+        Arguments that get a cotangent.
+    residuals : tuple of ndarray or None
+        Saved partial derivatives; None if they are computed again from the arrays.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        inputs: list[Input],
+        captures: dict[int, str],
+        kind: str,
+        wanted: tuple[int, ...],
+        residuals: tuple[Array, ...] | None,
+        options: Options,
+    ) -> None:
+        needed = residuals is None and frame.kernel.pairs(wanted)
+        self.frame = frame if needed else Frame(frame.function, frame.kernel, frame.shape, ())
+        self.inputs, self.captures, self.kind = inputs, captures, kind
+        self.wanted, self.residuals, self.options = wanted, residuals, options
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that are kept only for this."""
+        return sum(array.nbytes for array in self.residuals or ())
+
+    def __call__(self, dy: Any, out: Any) -> tuple[Any, ...]:
+        dy = unthunk(dy)
+        mapped = [i for i in range(len(self.inputs)) if i not in self.captures]
+        given = self._given(out, mapped)
+        if dy is NO_TANGENT or dy is ZERO_TANGENT:
+            for array in given.values():
+                array[...] = 0
+            return (NO_TANGENT, dy if self.captures else NO_TANGENT, *(given.get(i, dy) for i in mapped))
+        dys = self._cotangents(dy)
+        results = self._run(dys, given)
+        captured = {name: results[i] for i, name in self.captures.items() if i in results}
+        df = Tangent(captured) if captured else NO_TANGENT
+        return (NO_TANGENT, df, *(results.get(i, NO_TANGENT) for i in mapped))
+
+    def _given(self, out: Any, mapped: list[int]) -> dict[int, Array]:
+        """Arrays given as ``out``, by argument: those of the right shape and type."""
+        if out is None:
+            return {}
+        entries = out if isinstance(out, tuple) else (out,)
+        if len(entries) != len(mapped):
+            raise ValueError(f"out must have an array or None for each of {len(mapped)} arguments, not {len(entries)}")
+        given: dict[int, Array] = {}
+        for k, (i, array) in enumerate(zip(mapped, entries, strict=True)):
+            if array is None:
+                continue
+            name = f"out[{k}]"
+            if i not in self.wanted:
+                raise ValueError(f"{name} is given, but argument {k} has no cotangent")
+            check_output(array, self.inputs[i].shape, name)
+            if array.dtype.newbyteorder("=") != self.inputs[i].dtype:
+                raise TypeError(f"{name} has dtype {array.dtype}; the cotangent has {self.inputs[i].dtype}")
+            if any(np.may_share_memory(array, other) for other in given.values()):
+                raise ValueError(f"{name} shares memory with another array in out")
+            given[i] = array
+        return given
+
+    def _cotangents(self, dy: Any) -> dict[int, Array]:
+        """Cotangents of the results, by output: those that are not zero, of results that have a gradient."""
+        nout = len(self.frame.kernel.results)
+        entries = (dy,) if nout == 1 else dy
+        if not isinstance(entries, tuple) or len(entries) != nout:
+            what = f"{len(entries)} entries" if isinstance(entries, tuple) else type(entries).__name__
+            raise ValueError(f"dy must be a tuple with a cotangent for each of {nout} results, not {what}")
+        dys = {}
+        for j, entry in enumerate(map(unthunk, entries)):
+            if entry is NO_TANGENT or entry is ZERO_TANGENT:
+                continue
+            name = "dy" if nout == 1 else f"dy[{j}]"
+            if isinstance(entry, Tangent):
+                raise TypeError(f"{name} is a Tangent; y is an array")
+            array = as_cotangent(entry, self.frame.shape, np.dtype(self.frame.kernel.results[j]), name)
+            if j in self.frame.kernel.active:
+                dys[j] = array
+        return dys
+
+    def _run(self, dys: dict[int, Array], given: dict[int, Array]) -> dict[int, Any]:
+        size = math.prod(self.frame.shape)
+        targets = {i: self._target(i, dys, given.get(i), size) for i in self.wanted}
+        if not size or not dys or not self.frame.kernel.pairs(self.wanted):
+            for target in targets.values():
+                target.zero()
+        else:
+            chars = tuple(dys[j].dtype.char if j in dys else None for j in range(len(self.frame.kernel.results)))
+            sinks = tuple(targets[i].sink for i in self.wanted)
+            if self.residuals is not None:
+                partials = tuple(array.dtype.char for array in self.residuals)
+                planned = self.frame.kernel.pull_saved(self.wanted, partials, chars, sinks)
+                inputs: Sequence[Array] = (*self.residuals, *dys.values())
+            else:
+                planned = self.frame.kernel.pull(self.frame.chars, self.wanted, chars, sinks)
+                inputs = tuple(dys.values())
+            outputs = [
+                target.array_for(char, size) for target, char in zip(targets.values(), planned.chars, strict=True)
+            ]
+            run(planned, self.frame, outputs, self.options, inputs)
+            for target in targets.values():
+                target.finish(self.options)
+        return {i: target.result() for i, target in targets.items()}
+
+    def _target(self, i: int, dys: dict[int, Array], out: Array | None, size: int) -> Target:
+        held = self.frame.arrays
+        like = [a for a in (*held[i : i + 1], *dys.values()) if a.shape == self.inputs[i].shape]
+        return Target(self.inputs[i], self.frame.shape, size, like, out)
+
+
+class Target:
+    """Where the cotangent of one argument goes, and how its terms are summed if the argument was broadcast."""
+
+    def __init__(self, to: Input, shape: tuple[int, ...], size: int, like: Sequence[Array], out: Array | None) -> None:
+        self.input, self.shape, self.size, self.out = to, shape, size, out
+        self.kept, self.summed = broadcast_axes(to.shape, shape)
+        self.summed = [axis for axis in self.summed if shape[axis] != 1]
+        where = "array" if not self.summed else "blocks" if not self._rows() and size > KEEP_TERMS else "products"
+        self.sink = Sink(where, to.dtype.char, to.dtype.kind != "c")
+        self._like = like
+        self._written: Array | None = None
+        self._total: Array | None = None
+
+    def _rows(self) -> list[int]:
+        return [self.shape[axis] for axis in self.kept if self.shape[axis] != 1]
+
+    def zero(self) -> None:
+        """Without elements, or without a derivative that is not zero."""
+        self._total = self.out if self.out is not None else np.empty(self.input.shape, self.input.dtype)
+        self._total[...] = 0
+
+    def array_for(self, char: str, size: int) -> Array:
+        """Return the array that the program writes."""
+        if self.sink.where == "blocks":
+            blocks = -(-size // _core.BLOCK_SIZE)
+            self._written = np.empty(blocks, "D" if char in "FD" else "d")
+            return self._written
+        if self.sink.where == "products":
+            # The axes to be summed lie innermost, so that the terms of a sum are neighbours in C order.
+            order = [*(axis for axis in range(len(self.shape)) if axis not in self.summed), *self.summed]
+            self._written = np.empty([self.shape[axis] for axis in order], char)
+            return self._written.transpose(np.argsort(order))
+        self._written = self.out if self.out is not None else allocate(self._like, self.input.shape, self.input.dtype)
+        return self._written.reshape(self.shape) if self._written.shape != self.shape else self._written
+
+    def finish(self, options: Options) -> None:
+        """Add up."""
+        assert self._written is not None
+        if self.sink.where == "array":
+            self._total = self._written
+            return
+        if self.sink.where == "blocks" or not self._rows():
+            sums = _core.sum_terms(self._written, block_sums=self.sink.where == "blocks")
+        else:
+            sums = self._sum_rows(options)
+        total = sums.reshape(self.input.shape)
+        if self.out is not None:
+            np.copyto(self.out, total, casting="same_kind")
+        self._total = self.out if self.out is not None else total.astype(self.input.dtype)
+
+    def _sum_rows(self, options: Options) -> Array:
+        """Sums of rows of neighbouring terms, on all threads."""
+        assert self._written is not None
+        length = math.prod(self.shape[axis] for axis in self.summed)
+        loop = _core.sum_loop("sum_rows", self._written.dtype.char, length)
+        rows = self._written.reshape(-1).view(np.dtype((np.void, length * self._written.itemsize)))
+        sums = np.empty(rows.size, loop.out_chars)
+        program = _core.Program([("input", rows.itemsize, None), ("output", sums.itemsize, None)], [(loop, (0, 1))])
+        program.run((rows, sums), rows.shape, num_threads=options.num_threads)
+        return sums
+
+    def result(self) -> Any:
+        """Return the cotangent as the kind of thing that the argument was."""
+        assert self._total is not None
+        return self._total if self.out is not None else give_back(self._total, self.input.kind)
