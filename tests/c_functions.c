@@ -1,0 +1,99 @@
+/* C functions that tests need and no library has: see c_library.py. */
+#include <Python.h>
+#include <complex.h>
+#include <stdint.h>
+#include <pthread.h>
+#include <unistd.h>
+
+/* ---- numbers */
+
+double product(double x, double y, double z) { return x * y * z; }
+double product_x(double x, double y, double z) { return y * z; }
+double product_y(double x, double y, double z) { return x * z; }
+double product_z(double x, double y, double z) { return x * y; }
+
+double six(double a, double b, double c, double d, double e, double f) { return a * b + c * c * d + e / f; }
+void six_all(double a, double b, double c, double d, double e, double f, double *y,
+             double *da, double *db, double *dc, double *dd, double *de, double *df)
+{
+    *y = a * b + c * c * d + e / f;
+    *da = b; *db = a; *dc = 2 * c * d; *dd = c * c; *de = 1 / f; *df = -e / (f * f);
+}
+
+float square_times(float a, float x) { return a * x * x; }
+float square_times_a(float a, float x) { return x * x; }
+float square_times_x(float a, float x) { return 2 * a * x; }
+
+double hypot_x(double y, double a, double b) { return a / y; }
+double hypot_y(double y, double a, double b) { return b / y; }
+
+double reciprocal_square(double x) { return 1 / (x * x); }
+double reciprocal_square_derivative(double x) { return -2 / (x * x * x); }
+
+double complex cubic(double complex z, double complex w) { return z * w * w; }
+double complex cubic_z(double complex z, double complex w) { return w * w; }
+double complex cubic_w(double complex z, double complex w) { return 2 * z * w; }
+
+float complex square_c64(float complex z) { return z * z; }
+float complex twice_c64(float complex z) { return 2 * z; }
+
+double minus_one(double x) { return -1.0; }
+double zero(double x) { return 0.0; }
+double nan_of(double x) { return NAN; }
+double infinity_of(double x) { return INFINITY; }
+
+/* ---- functions that say how they were called */
+
+typedef struct { int64_t calls, microseconds, threads; uintptr_t thread[256]; } record;
+
+static void note(void *p)
+{
+    record *r = p;
+    uintptr_t self = (uintptr_t)pthread_self();
+    int known = 0;
+    __atomic_fetch_add(&r->calls, 1, __ATOMIC_SEQ_CST);
+    int64_t n = __atomic_load_n(&r->threads, __ATOMIC_SEQ_CST);
+    for (int64_t i = 0; i < n && i < 256; i++)
+        known |= __atomic_load_n(&r->thread[i], __ATOMIC_SEQ_CST) == self;
+    if (!known) {
+        n = __atomic_fetch_add(&r->threads, 1, __ATOMIC_SEQ_CST);
+        if (n < 256) __atomic_store_n(&r->thread[n], self, __ATOMIC_SEQ_CST);
+    }
+    if (r->microseconds) usleep((useconds_t)r->microseconds);
+}
+double noted(double a, double x, void *p) { note(p); return a * x; }
+double noted_a(double a, double x, void *p) { note(p); return x; }
+double noted_x(double a, double x, void *p) { note(p); return a; }
+double user_data_times(double x, void *p) { return x * *(double *)p; }
+
+/* ---- a function that sets a Python exception, as Cython's `except? -1` */
+
+double not_negative(double x)
+{
+    if (x < 0) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        PyObject *number = PyFloat_FromDouble(x);
+        PyErr_Format(PyExc_ArithmeticError, "%S is negative", number);
+        Py_XDECREF(number);
+        PyGILState_Release(state);
+        return -1.0;
+    }
+    return x == 1 ? -1.0 : 2 * x;
+}
+double not_negative_derivative(double x) { return not_negative(x) == 7 ? 0 : 2; }
+
+/* ---- a loop of tmapad's own kind: adds up its elements, and fails at the one number `fail` that it is given */
+
+typedef struct { int64_t elements, sum, fail; } tally;
+typedef struct { Py_ssize_t index; const int *stop; } chunk_state;
+
+int tally_loop(char **args, Py_ssize_t n, const Py_ssize_t *steps, void *data, chunk_state *state)
+{
+    tally *t = data;
+    int64_t sum = 0, before = __atomic_fetch_add(&t->elements, n, __ATOMIC_SEQ_CST);
+    if (steps[0] == 0) sum = n * *(uint8_t *)args[0];
+    else for (Py_ssize_t i = 0; i < n; i++) sum += ((uint8_t *)args[0])[i];
+    __atomic_fetch_add(&t->sum, sum, __ATOMIC_SEQ_CST);
+    if (before <= t->fail && t->fail < before + n) { state->index = t->fail - before; return 1; }
+    return 0;
+}
