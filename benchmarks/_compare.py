@@ -53,9 +53,7 @@ def show(title: str, comparison: Comparison) -> None:
         print(f"  {name:<{width}}  {in_words(statistics.median(taken)):>9}  {ratio}")
 
 
-def target(
-    what: str, ratios: list[float], *, at_most: float | None = None, at_least: float | None = None
-) -> None:
+def target(what: str, ratios: list[float], *, at_most: float | None = None, at_least: float | None = None) -> None:
     """Print a target, and whether the median of `ratios` meets it."""
     median = statistics.median(ratios)
     met = median >= at_least if at_least is not None else at_most is not None and median <= at_most
@@ -70,9 +68,7 @@ def spread(ratios: list[float]) -> str:
 
 
 def in_words(seconds: float) -> str:
-    unit, factor = next(
-        (u, f) for u, f in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)) if seconds >= f
-    )
+    unit, factor = next((u, f) for u, f in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)) if seconds >= f)
     return f"{seconds / factor:.3g} {unit}"
 
 

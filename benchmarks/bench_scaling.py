@@ -24,9 +24,7 @@ for threads in (1, 2):
     assert backs[threads].nbytes == 0
 
 passes = {
-    "forward": {
-        threads: lambda threads=threads: tmap(ber, x, out=y, num_threads=threads) for threads in (1, 2)
-    },
+    "forward": {threads: lambda threads=threads: tmap(ber, x, out=y, num_threads=threads) for threads in (1, 2)},
     "backward": {threads: lambda threads=threads: backs[threads](dy, out=(dx,)) for threads in (1, 2)},
 }
 for name, calls in passes.items():

@@ -49,7 +49,7 @@ class _Writer:
                     self.lines.append(f"{space}for {counter} in range({self.random.randint(1, 5)}):")
                 else:
                     self.lines.append(f"{space}{counter} = 0")
-                    self.lines.append(f"{space}while {counter} < 6 and {self.condition()}:")
+                    self.lines.append(f"{space}while {counter} < 6 and ({self.condition()}):")
                     self.lines.append(f"{space}    {counter} += 1")
                 self.block(indent + 1, depth - 1, True)
 

@@ -31,15 +31,15 @@ class Argument:
     given: Any = None  # the Python scalar itself
 
     def ready(self, char: str, name: str) -> Array:
-        """Return it for a loop of this type: one element converted here; arrays are converted strip by strip."""
-        if self.array.size != 1:
+        """Return it for a loop of this type: scalars are copied now; arrays are held, and converted strip by strip."""
+        if self.kind not in ("weak", "scalar"):
             return self.array
         if self.type is int and char in "bBhHiIlLqQ":
             try:
                 return np.asarray(self.given, char)
             except OverflowError:
                 raise OverflowError(f"{name} is {self.given!r:.40}, which {np.dtype(char)} does not hold") from None
-        return self.array.astype(char, copy=False).reshape(())
+        return self.array.astype(char)
 
     @property
     def differentiable(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tmapad._bound import Bound
 from tmapad._errors import SignatureError
 from tmapad._find import implementation
 from tmapad._forms import Separate, Together
@@ -43,7 +44,7 @@ def build(f: Any, options: dict[str, Any], recipe: Any = None) -> ScalarFunction
         form = TableForm(value) if isinstance(value, Ufunc) else None
     elif given[0] == "value_and_derivative":
         part = _part(options[given[0]], given[0], value, options)
-        together = Together(part, nondiff)
+        together = Together(part)
         if value.nout is not None:
             together.check_outputs(value.name, value.nout)
         form = together
@@ -112,6 +113,8 @@ def _part(given: Any, role: str, value: Implementation, options: dict[str, Any])
         part = cython_pointers(options.get("module", ""), given, raises=options["raises"], max_inputs=limit)
     else:
         part = implementation(given, role, from_output=from_output, **{**options, "user_data": None})
+    if isinstance(part, Bound) and not all(isinstance(v, (int, float, complex)) for v in part.values.values()):
+        raise TypeError(f"{role} {part.name} binds something else than numbers")
     if isinstance(part, Pointer) and isinstance(value, Pointer) and part.takes_user_data:
         part = part.with_data_of(value)
     expected = value.nin + from_output

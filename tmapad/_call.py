@@ -99,12 +99,7 @@ class Call:
 
     def __init__(self, f: Any, xs: Sequence[Any], dtype: np.dtype[Any] | None) -> None:
         function, bound = resolve(f)
-        names = function.parameters
-        if len(xs) + len(bound) != function.nin:
-            raise TypeError(
-                f"{function.name} takes {function.nin} argument{'s' * (function.nin > 1)}"
-                f"{f', of which {len(bound)} are bound' if bound else ''}, but {len(xs)} were given"
-            )
+        names = _given(function, bound, len(xs))
         self.captures = {index: names[index] for index in sorted(bound)}
         rest = iter(xs)
         self.arguments = [
@@ -140,6 +135,19 @@ class Call:
         given = out if isinstance(out, tuple) else (out,) * len(outputs)
         ys = tuple(y if array is not None else give_back(y, self.kind) for y, array in zip(outputs, given, strict=True))
         return ys[0] if len(ys) == 1 else ys
+
+
+def _given(function: ScalarFunction, bound: dict[int, Any], mapped: int) -> tuple[str, ...]:
+    """Return the names of the arguments that are given; those left out at the end have their defaults."""
+    free = [i for i in range(function.nin) if i not in bound]
+    given = sorted({*bound, *free[:mapped]})
+    if not 0 < mapped <= len(free) or len(given) < function.min_nin or given[-1] != len(given) - 1:
+        least = "" if function.min_nin == function.nin else f"{function.min_nin} to "
+        raise TypeError(
+            f"{function.name} takes {least}{function.nin} argument{'s' * (function.nin > 1)}"
+            f"{f', of which {len(bound)} bound' if bound else ''}, but {mapped} {'was' if mapped == 1 else 'were'} given"
+        )
+    return function.parameters[: len(given)]
 
 
 def _captured(value: Any, name: str) -> Argument:

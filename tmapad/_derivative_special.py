@@ -12,11 +12,22 @@ from tmapad._derivatives import Node, Operand, f, horner, rule, where_defined
 SQRT_PI = math.sqrt(math.pi)
 SQRT_2PI = math.sqrt(2 * math.pi)
 
+
+def at_0(x: Node, value: float, elsewhere: Operand) -> Node:
+    """The value at 0, and another elsewhere."""
+    return f.select(f.equal(x, 0), value, elsewhere)
+
+
+def at_infinity(x: Node, value: float, elsewhere: Operand) -> Node:
+    """The value at both infinities, and another elsewhere."""
+    return f.select(f.isinf(x), value, elsewhere)
+
+
 # ------------------------------------------------------------------------------------------------ error functions
 
 
 def exp_of_square(x: Node, scale: float) -> Node:
-    """``exp(scale x^2)`` for a scale of 1, 0.5, -0.5 or -1: what rounding x^2 lost is made good, for exp would feel it."""
+    """``exp(scale x^2)`` for a scale of 1, 0.5, -0.5 or -1. What rounding x^2 lost is made good: exp would feel it."""
     x = f.minimum(f.absolute(x), 40.0)  # beyond, the result is 0 or infinite
     high = f.rint(128 * x) * (1 / 128)  # its square is exact
     low = x - high
@@ -37,8 +48,8 @@ def erfcx(y: Node, x: Node) -> Node:
 def inverse(y: Node, tail: Operand, scale: float, slope: float) -> Node:
     """``slope exp(scale y^2)``, where y is the point beyond which (on both sides) there is the probability `tail`.
 
-    The exponential magnifies the rounding of y. One step of Newton's method towards the tail, which is known better, tells
-    what was lost.
+    The exponential magnifies the rounding of y. One step of Newton's method towards the tail, which is known better,
+    tells what was lost.
     """
     size = f.absolute(y)
     e = exp_of_square(y, scale)
@@ -69,7 +80,7 @@ rule(
     lambda y, x: (2 / SQRT_PI) * exp_of_square(x, 1.0),
     complex_=lambda y, x: (2 / SQRT_PI) * f.exp(x * x),
 )
-rule("erfcx", erfcx, complex_=lambda y, x: 2 * x * y - 2 / SQRT_PI)
+rule("erfcx", erfcx)
 rule("erfinv", lambda y, x: inverse(y, 1 - f.absolute(x), 1.0, SQRT_PI / 2))
 rule("erfcinv", lambda y, x: -inverse(y, f.select(x < 1, x, 2 - x), 1.0, SQRT_PI / 2))
 rule(
@@ -78,12 +89,12 @@ rule(
     complex_=lambda y, x: (1 / SQRT_2PI) * f.exp(-0.5 * (x * x)),
 )
 rule("ndtri", lambda y, x: inverse(y, 2 * f.select(x < 0.5, x, 1 - x), 0.5, SQRT_2PI))
-rule("log_ndtr", log_ndtr, complex_=lambda y, x: (1 / SQRT_2PI) * f.exp(-0.5 * (x * x)) / f.ndtr(x))
+rule("log_ndtr", log_ndtr)
 
 # ------------------------------------------------------------------------------------------------ gamma functions
 
 # Bernoulli's numbers B2, B4, ..., B16.
-BERNOULLI = [Fraction(n, d) for n, d in ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510))]
+BERNOULLI = [Fraction(text) for text in ("1/6", "-1/30", "1/42", "-1/30", "5/66", "-691/2730", "7/6", "-3617/510")]
 SHIFT = 10  # from which on their series is exact in double precision
 
 
@@ -122,15 +133,21 @@ def betaln(a: Node, b: Node) -> tuple[Node, Node]:
     return -digamma_difference(a, b, total), -digamma_difference(b, a, total)
 
 
+def rgamma(y: Node, x: Node) -> Node:
+    """``-digamma(x) / gamma(x)``; at the poles of both, -n, it is (-1)^n n!."""
+    at_poles = (1 - 2 * f.fmod(-x, 2.0)) * f.gamma(1 - x)
+    return f.select(f.equal(y, 0) & (x <= 0), at_poles, -y * f.psi(x))
+
+
 rule("gamma", lambda y, x: y * f.psi(x), holomorphic=True)
-rule("rgamma", lambda y, x: -y * f.psi(x), holomorphic=True)
+rule("rgamma", rgamma, complex_=lambda y, x: -y * f.psi(x))
 rule("gammaln", lambda y, x: f.psi(x))
-rule("loggamma", lambda y, x: where_defined(x >= 0, f.psi(x)), complex_=lambda y, x: f.psi(x))
+rule("loggamma", lambda y, x: where_defined(x >= 0, f.psi(f.absolute(x))), complex_=lambda y, x: f.psi(x))
 rule("psi", lambda y, x: trigamma(x))
 rule("beta", lambda y, a, b: tuple(y * d for d in betaln(a, b)))
 rule("betaln", lambda y, a, b: betaln(a, b))
 
-# ------------------------------------------------------------------------------------------------ logistic functions, entropy
+# ------------------------------------------------------------------------------------------------ logistic, entropy
 
 
 def expit(y: Node, x: Node) -> Node:
@@ -147,10 +164,15 @@ def log_ratio(a: Node, b: Node) -> Node:
     return f.select(near, f.log1p((a - b) / b), f.select(ordinary, f.log(q), f.log(a) - f.log(b)))
 
 
+def for_probabilities(a: Node, b: Node, *partials: Node) -> tuple[Node, ...]:
+    """Partials of what is defined for a and b from 0 on."""
+    return tuple(where_defined((a >= 0) & (b >= 0), partial) for partial in partials)
+
+
 def entr(y: Node, x: Node) -> Node:
     """``-1 - log(x)``, good near 1/e too, where it is 0."""
-    high = 0.3678794503211975  # 1/e in float32, so that the difference is exact
-    near = f.log1p(((x - high) - (math.exp(-1) - high)) * math.e)
+    # 1/e in two parts, of which the first is exact in float32: so is its difference from x.
+    near = f.log1p(((x - 0.3678794503211975) + 9.14975518817010123e-09) * math.e)
     return -f.select((x > 0.25) & (x < 0.5), near, 1 + f.log(x))
 
 
@@ -163,7 +185,7 @@ def exprel(y: Node, x: Node) -> Node:
 
 
 rule("expit", expit)
-rule("logit", lambda y, x: where_defined((x >= 0) & (x <= 1), 1 / (x * (1 - x))))
+rule("logit", lambda y, x: where_defined((x >= 0) & (x <= 1), 1 / (f.absolute(x) * (1 - x))))
 rule("log_expit", lambda y, x: f.expit(-x))
 rule(
     "xlogy",
@@ -173,43 +195,55 @@ rule(
 rule(
     "xlog1py",
     lambda y, a, b: (f.log1p(b), f.select(f.equal(a, 0), 0.0, where_defined(b >= -1, a / (1 + b)))),
-    complex_=lambda y, a, b: (f.log1p(b), f.select(f.equal(a, 0), 0.0, a / (1 + b))),
+    # NumPy's complex log1p loses digits near 0; SciPy's, which xlog1py uses, does not.
+    complex_=lambda y, a, b: (f.xlog1py(1.0, b), f.select(f.equal(a, 0), 0.0, a / (1 + b))),
 )
 rule("entr", entr)
-rule("rel_entr", lambda y, a, b: (log_ratio(a, b) + 1, where_defined((a >= 0) & (b > 0), -a / b)))
-rule("kl_div", lambda y, a, b: (log_ratio(a, b), where_defined((a >= 0) & (b > 0), (b - a) / b)))
+rule("rel_entr", lambda y, a, b: for_probabilities(a, b, log_ratio(a, b) + 1, -a / f.absolute(b)))
+rule(
+    "kl_div",
+    lambda y, a, b: for_probabilities(a, b, log_ratio(a, b), f.select(f.isinf(b), 1.0, (b - a) / f.absolute(b))),
+)
 rule("exprel", exprel)
 rule("exp10", lambda y, x: math.log(10.0) * y)
 
-# ------------------------------------------------------------------------------------------------ circular functions, integrals
+# ------------------------------------------------------------------------------------------------ circles, integrals
 
 DEGREE = math.pi / 180
+LARGE = 1e30  # where exp and its kin are 0 or infinite already, so that a quotient by more is that by this
+
+
 rule("cosm1", lambda y, x: -f.sin(x))
 rule("sindg", lambda y, x: DEGREE * f.cosdg(x))
 rule("cosdg", lambda y, x: -DEGREE * f.sindg(x))
 rule("tandg", lambda y, x: DEGREE / (f.cosdg(x) * f.cosdg(x)))
 rule("cotdg", lambda y, x: -DEGREE / (f.sindg(x) * f.sindg(x)))
-rule("expi", lambda y, x: f.exp(x) / x, holomorphic=True)
-rule("exp1", lambda y, x: where_defined(x >= 0, -f.exp(-x) / x), complex_=lambda y, x: -f.exp(-x) / x)
-rule("sici", lambda ys, x: (f.select(f.equal(x, 0), 1.0, f.sin(x) / x), f.cos(x) / x), holomorphic=True)
-rule("shichi", lambda ys, x: (f.select(f.equal(x, 0), 1.0, f.sinh(x) / x), f.cosh(x) / x), holomorphic=True)
+rule("expi", lambda y, x: f.exp(x) / f.minimum(x, LARGE), complex_=lambda y, x: f.exp(x) / x)
+rule("exp1", lambda y, x: where_defined(x >= 0, -f.exp(-x) / f.absolute(x)), complex_=lambda y, x: -f.exp(-x) / x)
+rule(
+    "sici",
+    lambda ys, x: (at_infinity(x, 0.0, at_0(x, 1.0, f.sin(x) / x)), at_infinity(x, 0.0, f.cos(x) / x)),
+    complex_=lambda ys, x: (at_0(x, 1.0, f.sin(x) / x), f.cos(x) / x),
+)
+rule(
+    "shichi",
+    lambda ys, x: (
+        at_0(x, 1.0, f.sinh(f.absolute(x)) / f.minimum(f.absolute(x), LARGE)),
+        f.cosh(x) / f.maximum(f.minimum(x, LARGE), -LARGE),
+    ),
+    complex_=lambda ys, x: (at_0(x, 1.0, f.sinh(x) / x), f.cosh(x) / x),
+)
 rule("round", lambda y, x: 0.0)
 
 # ------------------------------------------------------------------------------------------------ Bessel functions
-
-
-def at_0(x: Node, value: float, elsewhere: Operand) -> Node:
-    """The value at 0, and another elsewhere."""
-    return f.select(f.equal(x, 0), value, elsewhere)
-
 
 FAR = 32.0  # from which on the series below is exact in double precision
 
 
 def scaled(order: int, sign: int, x: Node, near: Node) -> Node:
-    """The derivative of ``exp(-x) I(x)`` or ``exp(x) K(x)``: for large x, where `near` cancels, that of 10.40.1 or 10.40.2.
+    """The derivative of ``exp(-x) I(x)`` or ``exp(x) K(x)``: `near`, but where that cancels, that of 10.40.1, 10.40.2.
 
-    The series is ``c x^(-1/2) (1 + a1 s/x + a2 (s/x)^2 + ...)`` with c by its factor and s the sign.
+    The series is ``c x^(-1/2) (1 + a1 s/x + a2 (s/x)^2 + ...)``; the sign s is -1 for I and 1 for K.
     """
     coefficients, a = [], Fraction(1)
     for k in range(19):
@@ -224,7 +258,7 @@ def scaled(order: int, sign: int, x: Node, near: Node) -> Node:
 
 
 def between_orders(name: str, sign: int) -> None:
-    """Half the difference (10.6.1) or the sum (10.29.1) of the neighbouring orders; there is no derivative in the order."""
+    """Half the difference (10.6.1) or sum (10.29.1) of the neighbouring orders; none is known in the order."""
     b = getattr(f, name)
     outer = -0.5 if name.startswith("k") else 0.5
     rule(name, lambda y, v, x: (None, outer * (b(v - 1, x) + sign * b(v + 1, x))), holomorphic=True)
@@ -238,10 +272,12 @@ rule("i0", lambda y, x: f.i1(x))
 # Beyond where I0 and I1 overflow, so does the derivative.
 rule("i1", lambda y, x: at_0(x, 0.5, f.select(f.isinf(y), f.absolute(y), f.i0(x) - y / x)))
 rule("k0", lambda y, x: -f.k1(x))
-rule("k1", lambda y, x: -(f.k0(x) + y / x))
+rule("k1", lambda y, x: -(f.k0(x) + y / f.absolute(x)))
 rule("i0e", lambda y, x: scaled(0, -1, x, f.i1e(x) - f.sign(x) * y))
 rule("i1e", lambda y, x: scaled(1, -1, x, at_0(x, 0.5, f.i0e(x) - f.sign(x) * y - y / x)))
-rule("k0e", lambda y, x: scaled(0, 1, x, y - f.k1e(x)))
-rule("k1e", lambda y, x: scaled(1, 1, x, y - f.k0e(x) - y / x))
-for _name, _sign in (("jv", -1), ("yv", -1), ("yn", -1), ("hankel1", -1), ("hankel2", -1), ("iv", 1), ("kv", 1), ("kn", 1)):
-    between_orders(_name, _sign)
+rule("k0e", lambda y, x: scaled(0, 1, x, at_0(x, -math.inf, y - f.k1e(x))))
+rule("k1e", lambda y, x: scaled(1, 1, x, at_0(x, -math.inf, y - f.k0e(x) - y / x)))
+for _name in ("jv", "yv", "yn", "hankel1", "hankel2"):
+    between_orders(_name, -1)
+for _name in ("iv", "kv", "kn"):
+    between_orders(_name, 1)

@@ -79,7 +79,7 @@ def logistic_of_difference(a: Node, b: Node, exponential: str, scale: float) -> 
 rule("logaddexp", lambda y, a, b: logistic_of_difference(a, b, "exp", 1.0))
 rule("logaddexp2", lambda y, a, b: logistic_of_difference(a, b, "exp2", LN2))
 
-# ------------------------------------------------------------------------------------------------ circular and hyperbolic
+# ------------------------------------------------------------------------------------------------ circles, hyperbolas
 
 rule("sin", lambda y, x: f.cos(x), holomorphic=True)
 rule("cos", lambda y, x: -f.sin(x), holomorphic=True)
@@ -129,7 +129,7 @@ rule(
 def arctan2(y: Node, a: Node, b: Node) -> tuple[Operand, Operand]:
     """``b / (a^2 + b^2)`` and ``-a / (a^2 + b^2)``."""
     h = f.hypot(a, b)
-    far = f.isinf(h)
+    far = f.isinf(h) & f.equal(a, a) & f.equal(b, b)  # hypot(inf, nan) is inf
     return f.select(far, 0.0, b / h / h), f.select(far, 0.0, -a / h / h)
 
 
@@ -139,7 +139,7 @@ rule("arctan2", arctan2)
 
 
 def scale_for(size: Node) -> Node:
-    """A power of 2 that brings numbers of this size to where neither their squares' sum overflows nor it loses digits."""
+    """A power of 2 that takes numbers of this size to where the sum of their squares keeps its digits."""
     return f.select(size > 1, 0.25, 2.0**60)
 
 
@@ -184,9 +184,10 @@ rule("heaviside", lambda y, a, b: (0.0, f.select(f.equal(a, 0), 1.0, 0.0)))
 rule("floor_divide", lambda y, a, b: (0.0, 0.0))
 
 
-def remainder_slope(a: Node, b: Node) -> Node:
-    """1, where there is a remainder."""
-    return where_defined(f.isfinite(a) & f.not_equal(b, 0), 1.0)
+def remainder(a: Node, b: Node, quotient: Node) -> tuple[Node, Node]:
+    """1 and minus the quotient, where there is a remainder."""
+    defined = f.isfinite(a) & f.not_equal(b, 0)
+    return where_defined(defined, 1.0), where_defined(defined, -quotient)
 
 
 def truncated_quotient(a: Node, b: Node) -> Node:
@@ -194,9 +195,9 @@ def truncated_quotient(a: Node, b: Node) -> Node:
     return f.sign(a) * f.sign(b) * f.floor_divide(f.absolute(a), f.absolute(b))
 
 
-rule("remainder", lambda y, a, b: (remainder_slope(a, b), -f.floor_divide(a, b)))
-rule("fmod", lambda y, a, b: (remainder_slope(a, b), -truncated_quotient(a, b)))
-rule("divmod", lambda ys, a, b: ((0.0, 0.0), (remainder_slope(a, b), -ys[0])))
+rule("remainder", lambda y, a, b: remainder(a, b, f.floor_divide(a, b)))
+rule("fmod", lambda y, a, b: remainder(a, b, truncated_quotient(a, b)))
+rule("divmod", lambda ys, a, b: ((0.0, 0.0), remainder(a, b, ys[0])))
 rule("modf", lambda ys, x: (1.0, 0.0))
 # The mantissa is x divided by a power of 2, so that the quotient is exact.
 rule("frexp", lambda ys, x: (f.select(f.equal(x, 0), 1.0, ys[0] / x), 0.0))

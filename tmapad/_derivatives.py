@@ -1,18 +1,20 @@
 """Derivatives of elementary functions, as data: how a rule is written, recorded as a graph, and found by name.
 
-A rule is a function of the output and the arguments that returns the partial derivatives, written with arithmetic and the
-functions of `f`::
+A rule is a function of the output and the arguments that returns the partial derivatives, written with arithmetic
+and the functions of `f`::
 
     rule("arcsin", lambda y, x: 1 / f.sqrt((1 - x) * (1 + x)))
     rule("arctan2", lambda y, a, b: (b / (a * a + b * b), -a / (a * a + b * b)))
 
-It is never run on numbers. It is called once with `Node` objects, which record what is done to them: an expression graph whose
-nodes are named by NumPy's and SciPy's functions. From the graph come the steps of a chunk program (`emit`), and whatever else
-can compute arithmetic. What several partials have in common is one node, and so computed once.
+It is never run on numbers. It is called once with `Node` objects, which record what is done to them: an expression
+graph whose nodes are named by NumPy's and SciPy's functions. From the graph come the steps of a chunk program
+(`Emitter`), and whatever else can compute arithmetic. What several partials have in common is one node, and so computed
+once.
 
-Conventions: the derivative is 0 at a kink of ``abs``, ``copysign`` and ``hypot``; of equal arguments, ``maximum`` and its kin
-take the first; step functions have the derivative 0. Where a function is not defined (``log(-1)``), or has no derivative
-(``power(-2, b)`` in b), it is NaN. A real function of a complex argument is given by the d for which ``dx = conj(d) * dy``.
+Conventions: the derivative is 0 at a kink of ``abs``, ``copysign`` and ``hypot``; of equal arguments, ``maximum`` and
+its kin take the first; step functions have the derivative 0. Where a function is not defined (``log(-1)``), or has no
+derivative (``power(-2, b)`` in b), it is NaN. A real function of a complex argument is given by the d for which
+``dx = conj(d) * dy``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,7 +37,8 @@ class Node:
     Attributes
     ----------
     op : str
-        The name of a NumPy or SciPy ufunc, ``"select"`` (condition, value, other value), or ``"x"``, ``"y"``, ``"constant"``.
+        The name of a NumPy or SciPy ufunc, ``"select"`` (condition, value, other value), ``"x"``, ``"y"`` or
+        ``"constant"``.
     operands : tuple of Node
         What it is computed from.
     value : number
@@ -95,20 +98,23 @@ class Node:
         return call("logical_or", self, other)
 
 
+_NUMBERS: dict[str, Callable[[str], complex]] = {"int": int, "float": float, "complex": complex}
+
+
 @functools.cache
-def _node(op: str, operands: tuple[Node, ...], kind: Any, text: str) -> Node:
+def _node(op: str, operands: tuple[Node, ...], kind: str, text: str) -> Node:
     # Constants are told apart by type and text: 0.0 and -0.0 are equal, nan is not equal to itself.
-    return Node(op, operands, kind(text))
+    return Node(op, operands, _NUMBERS[kind](text))
 
 
 def as_node(given: Operand) -> Node:
     """Return a node, or the constant node of a number."""
-    return given if isinstance(given, Node) else _node("constant", (), cast(Any, type(given)), repr(given))
+    return given if isinstance(given, Node) else _node("constant", (), type(given).__name__, repr(given))
 
 
 def call(op: str, *operands: Operand) -> Node:
     """Return the node of a function of other nodes and numbers."""
-    return _node(op, tuple(as_node(operand) for operand in operands), int, "0")
+    return _node(op, tuple(as_node(operand) for operand in operands), "int", "0")
 
 
 class Functions:
@@ -176,13 +182,13 @@ def trace(rule: Callable[..., Any], nin: int, nout: int = 1) -> tuple[tuple[Node
     Parameters
     ----------
     rule : callable
-        Called as ``rule(y, x1, ..., xk)``, with a tuple of outputs in place of y if there are several. Returns a partial for
-        one argument, a tuple of them for several; for several outputs a tuple of that.
+        Called as ``rule(y, x1, ..., xk)``, with a tuple of outputs in place of y if there are several. Returns a
+        partial for one argument, a tuple of them for several; for several outputs a tuple of that.
     nin, nout : int
         The numbers of arguments and outputs.
     """
-    xs = [_node("x", (), int, str(i)) for i in range(nin)]
-    ys = tuple(_node("y", (), int, str(j)) for j in range(nout))
+    xs = [_node("x", (), "int", str(i)) for i in range(nin)]
+    ys = tuple(_node("y", (), "int", str(j)) for j in range(nout))
     returned = rule(ys[0] if nout == 1 else ys, *xs)
     rows = (returned,) if nout == 1 else returned
     rows = [row if isinstance(row, tuple) else (row,) for row in rows]
@@ -236,7 +242,7 @@ def names() -> frozenset[str]:
 
 @functools.cache
 def derivative(name: str, types: str) -> Derivative | None:
-    """Return the derivative of a function, by its name in NumPy or SciPy, for loop types like ``"dd->d"``; None if unknown."""
+    """Return the derivative of NumPy's or SciPy's function of this name for types like ``"dd->d"``; None if unknown."""
     inputs, _, outputs = types.partition("->")
     found = _rules.get((name, any(char in "FD" for char in inputs)))
     if found is None:

@@ -29,9 +29,9 @@ class Explanation:
 
 def explain(function: ScalarFunction, xs: tuple[Any, ...]) -> Explanation:
     """Explain a call of the function with these arguments."""
-    types = tuple(as_argument(x, name).type for x, name in zip(xs, function.parameters, strict=True))
+    types = tuple(as_argument(x, name).type for x, name in zip(xs, function.parameters, strict=False))
     kernel = function.kernel(types, None)
-    known = {name: function.differentiable(i, kernel) for i, name in enumerate(function.parameters)}
+    known = {name: function.differentiable(i, kernel) for i, name in enumerate(function.parameters[: len(xs)])}
     report = thread_report()
     loop = kernel.loop
     return Explanation(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
+from types import BuiltinFunctionType
 from typing import Any
 
+from tmapad._bound import Bound
 from tmapad._function import ScalarFunction
 from tmapad._pointers import pointer
 from tmapad._protocol import Implementation
@@ -53,6 +55,9 @@ def _make(f: Any, role: str) -> ScalarFunction:
 
 def implementation(f: Any, role: str, *, from_output: bool = False, **options: Any) -> Implementation:
     """Return what runs `f`, which a user passed as `role`."""
+    if isinstance(f, functools.partial):
+        inner = implementation(f.func, role, from_output=from_output, **options)
+        return Bound(inner, positions(f, inner.name, inner.parameters))
     if isinstance(f, ScalarFunction):
         return f._value
     native = pointer(
@@ -62,6 +67,9 @@ def implementation(f: Any, role: str, *, from_output: bool = False, **options: A
         return native
     made = ufunc(f, raises=options.get("raises", False)) or python_function(f, division=options.get("division", "ieee"))
     if made is None:
+        if isinstance(f, BuiltinFunctionType):
+            call = f"{f.__module__}.{f.__name__}" if f.__module__ not in (None, "builtins") else f.__name__
+            raise TypeError(f"{role} is the builtin {call}, which has no code to compile: pass lambda x: {call}(x)")
         raise TypeError(f"{role} is {f!r:.80} ({type(f).__name__}); it must be {ACCEPTED}")
     return made
 
@@ -84,16 +92,19 @@ def resolve(f: Any) -> tuple[ScalarFunction, dict[int, Any]]:
     if not isinstance(f, functools.partial):
         return find(f), {}
     function = find(f.func)
+    return function, positions(f, function.name, function.parameters)
+
+
+def positions(f: functools.partial[Any], function: str, parameters: tuple[str, ...]) -> dict[int, Any]:
+    """Return what `functools.partial` bound, by position."""
     bound: dict[int, Any] = dict(enumerate(f.args))
+    if len(bound) > len(parameters):
+        raise TypeError(f"partial binds {len(bound)} arguments; {function} takes {len(parameters)}")
     for name, value in f.keywords.items():
-        if name not in function.parameters:
-            raise TypeError(
-                f"partial binds {name!r}; {function.name} has the arguments {', '.join(function.parameters)}"
-            )
-        index = function.parameters.index(name)
+        if name not in parameters:
+            raise TypeError(f"partial binds {name!r}; {function} has the arguments {', '.join(parameters)}")
+        index = parameters.index(name)
         if index in bound:
             raise TypeError(f"partial binds {name!r} twice, by position and by name")
         bound[index] = value
-    if len(bound) > function.nin:
-        raise TypeError(f"partial binds {len(bound)} arguments; {function.name} takes {function.nin}")
-    return function, bound
+    return bound

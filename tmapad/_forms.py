@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from tmapad._bound import Bound
 from tmapad._core import Loop
 from tmapad._errors import SignatureError
 from tmapad._plan import Builder, Partial, Slot
@@ -72,8 +73,13 @@ class Emission:
     def run(self, part: Implementation, arguments: Sequence[Slot]) -> list[Slot]:
         """Call a registered function on slots, converted to the types that it takes."""
         loop = self.find_loop(part, tuple(np.dtype(slot.char) for slot in arguments))
-        cast = [self.builder.cast(slot, char) for slot, char in zip(arguments, loop.in_chars, strict=True)]
-        return self.builder.call(loop, cast, part)
+        free = iter(arguments)
+        bound = part.values if isinstance(part, Bound) else {}
+        slots = [
+            self.builder.constant(bound[i], char) if i in bound else self.builder.cast(next(free), char)
+            for i, char in enumerate(loop.in_chars)
+        ]
+        return self.builder.call(loop, slots, part)
 
 
 class Separate:
@@ -125,10 +131,10 @@ class Separate:
                 continue
             if output not in joint:
                 joint[output] = call.run(row, arguments)  # type: ignore[arg-type]
-                if len(joint[output]) != len(call.xs):
+                if len(joint[output]) != call.value.nin:
                     raise SignatureError(
                         f"the derivative {row.name} of {call.value.name} returns {len(joint[output])} numbers, "  # type: ignore[union-attr]
-                        f"not one for each of {len(call.xs)} arguments"
+                        f"not one for each of {call.value.nin} arguments"
                     )
             partials[output, argument] = (joint[output][argument], False)
         return partials
@@ -140,9 +146,8 @@ class Together:
     saves = True
     gives_value = True
 
-    def __init__(self, part: Implementation, nondiff: frozenset[int]) -> None:
+    def __init__(self, part: Implementation) -> None:
         self._part = part
-        self._nondiff = nondiff
 
     @property
     def parts(self) -> Iterable[Implementation]:
@@ -158,19 +163,14 @@ class Together:
         nin = self._part.nin
         if self._part.nout is not None and self._part.nout != nout * (1 + nin):
             raise SignatureError(
-                f"value_and_derivative {self._part.name} of {name} gives {self._part.nout} numbers, not {nout * (1 + nin)}: "
-                f"{nout} value{'s' * (nout > 1)} and {nout} x {nin} partial derivatives"
+                f"value_and_derivative {self._part.name} of {name} gives {self._part.nout} numbers, "
+                f"not {nout * (1 + nin)}: {nout} value{'s' * (nout > 1)} and {nout} x {nin} partial derivatives"
             )
 
     def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
         """One step that gives everything."""
-        nin, nout = len(call.xs), call.value_loop.nout
+        nin, nout = call.value.nin, call.value_loop.nout
         results = call.run(self._part, call.xs)
         self.check_outputs(call.value.name, nout)
-        if len(results) != nout * (1 + nin):
-            raise SignatureError(
-                f"value_and_derivative {self._part.name} of {call.value.name} gives {len(results)} numbers, "
-                f"not {nout * (1 + nin)}"
-            )
         call.give_value(results[:nout])
         return {(j, i): (results[nout + j * nin + i], False) for j, i in wanted}

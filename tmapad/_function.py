@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tmapad._bound import Bound
 from tmapad._explain import Explanation, explain
 from tmapad._forms import Separate, Together
 from tmapad._kernel import Kernel, precision_of, result_chars
@@ -54,12 +55,18 @@ class ScalarFunction:
         # What `tmap` and `rrule` found for arrays of certain types: see _tmap.pyx.
         self._shortcuts: dict[Any, Any] = {}
         self._parts = (value, *(form.parts if form is not None else ()))
-        self._python = tuple(part for part in self._parts if isinstance(part, PythonFunction))
+        inner = [part.inner if isinstance(part, Bound) else part for part in self._parts]
+        self._python = tuple(part for part in inner if isinstance(part, PythonFunction))
 
     @property
     def nin(self) -> int:
         """The number of arguments."""
         return self._value.nin
+
+    @property
+    def min_nin(self) -> int:
+        """How many arguments it takes at least: the others of a Python function have defaults."""
+        return self._value.min_nin if isinstance(self._value, PythonFunction) else self._value.nin
 
     @property
     def nout(self) -> int | None:
@@ -125,8 +132,6 @@ class ScalarFunction:
         Explanation
             With a field for each of these; printing it shows them line by line.
         """
-        if len(xs) != self.nin:
-            raise TypeError(f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}, but {len(xs)} were given")
         return explain(self, xs)
 
     @property
@@ -156,8 +161,10 @@ class ScalarFunction:
                     self._kernels, self._shortcuts, self._version = {}, {}, version
 
     def _make_kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
-        if len(types) != self.nin:
-            raise TypeError(f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}, but {len(types)} were given")
+        if not self.min_nin <= len(types) <= self.nin:
+            raise TypeError(
+                f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}; {len(types)} types were given"
+            )
         given = types if dtype is None else tuple(dtype for _ in types)
         if isinstance(self._value, Ufunc):
             if dtype is not None and dtype.char == "e":
@@ -176,9 +183,15 @@ class ScalarFunction:
 
     def _find_loop(self, part: Implementation, types: tuple[Any, ...]) -> Any:
         """The loop of a part; arguments that are not differentiated stay integers in compiled functions."""
+        if isinstance(part, Bound):
+            return self._find_loop(part.inner, part.all_types(types))
         if isinstance(part, PythonFunction):
             return part.loop(types, integer=frozenset(self.parameters[i] for i in self._nondiff) & set(part.parameters))
         return part.loop(types)
+
+    def captured(self) -> tuple[str, ...]:
+        """Return names of captured variables that hold numbers: they would have gradients, which nobody knows."""
+        return tuple(self._value.captured_numbers()) if isinstance(self._value, PythonFunction) else ()
 
     def differentiable(self, argument: int, kernel: Kernel) -> str:
         """Whether there is a derivative in an argument: "known", "none" (it has no gradient) or "unknown"."""

@@ -4,46 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tmapad import _core
 from tmapad._arrays import (
     Argument,
     Array,
     allocate,
     as_cotangent,
-    broadcast_axes,
     check_output,
-    give_back,
 )
 from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write
 from tmapad._errors import NoDerivativeError
-from tmapad._kernel import Sink
 from tmapad._tangents import NO_TANGENT, ZERO_TANGENT, Tangent, unthunk
+from tmapad._targets import Input, Target, batches
 from tmapad._ufuncs import TableForm
 
 RESIDUALS = ("auto", "save", "recompute")
-
-# A sum over all elements keeps its terms, to be added at the end, up to this many: so that even a thousand
-# elements can be computed on all threads. Beyond it only the sums of blocks are kept. The bits are the same.
-KEEP_TERMS = 1 << 16
-
-
-@dataclass(slots=True)
-class Input:
-    """What a pullback must know of an argument, besides its elements."""
-
-    shape: tuple[int, ...]
-    kind: str
-    dtype: np.dtype[Any]  # of the cotangent
-
-    @classmethod
-    def of(cls, argument: Argument) -> Input:
-        """Take what is needed, and not the array."""
-        return cls(argument.array.shape, argument.kind, argument.cotangent_dtype)
 
 
 def forward(
@@ -79,12 +57,19 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
         If the derivative in one of them is neither registered nor known.
     """
     function, kernel = call.frame.function, call.frame.kernel
-    mapped = [i for i in range(function.nin) if i not in call.captures]
+    mapped = [i for i in range(len(call.arguments)) if i not in call.captures]
     named = (
         None if wrt is None else [_position(name, call, mapped) for name in (wrt if isinstance(wrt, tuple) else (wrt,))]
     )
+    captured = function.captured()
+    if captured and named is None and kernel.active:
+        raise NoDerivativeError(
+            f"{function.name} captured {', '.join(captured)}, and its derivative in captured variables is not known: "
+            f"make them arguments and bind them with functools.partial, or leave them out: "
+            f"rrule(..., wrt={tuple(range(len(mapped)))})"
+        )
     wanted = []
-    for i in range(function.nin) if named is None else sorted(set(named)):
+    for i in range(len(call.arguments)) if named is None else sorted(set(named)):
         argument = call.arguments[i]
         if not argument.differentiable or (i in call.captures and _is_integer(argument)):
             continue  # bools, and integers that were captured: these are constants
@@ -121,6 +106,11 @@ def _position(entry: Any, call: Call, mapped: list[int]) -> int:
         for index, name in call.captures.items():
             if name == entry:
                 return index
+        if entry in call.frame.function.captured():
+            raise NoDerivativeError(
+                f"wrt names {entry!r}, which {call.frame.function.name} captured as a closure: its derivative is not known; "
+                "make it an argument and bind it with functools.partial"
+            )
         has = ", ".join(map(repr, call.captures.values())) or "nothing"
         raise ValueError(
             f"wrt names {entry!r}; {call.frame.function.name} captured {has} (arguments are named by position)"
@@ -225,95 +215,32 @@ class Pull:
     def _run(self, dys: dict[int, Array], given: dict[int, Array]) -> dict[int, Any]:
         size = math.prod(self.frame.shape)
         targets = {i: self._target(i, dys, given.get(i), size) for i in self.wanted}
-        if not size or not dys or not self.frame.kernel.pairs(self.wanted):
+        if size and dys and self.frame.kernel.pairs(self.wanted):
+            for batch in batches(targets, size):
+                self._run_batch(dys, batch)
+        else:
             for target in targets.values():
                 target.zero()
-        else:
-            chars = tuple(dys[j].dtype.char if j in dys else None for j in range(len(self.frame.kernel.results)))
-            sinks = tuple(targets[i].sink for i in self.wanted)
-            if self.residuals is not None:
-                partials = tuple(array.dtype.char for array in self.residuals)
-                planned = self.frame.kernel.pull_saved(self.wanted, partials, chars, sinks)
-                inputs: Sequence[Array] = (*self.residuals, *dys.values())
-            else:
-                planned = self.frame.kernel.pull(self.frame.chars, self.wanted, chars, sinks)
-                inputs = tuple(dys.values())
-            outputs = [
-                target.array_for(char, size) for target, char in zip(targets.values(), planned.chars, strict=True)
-            ]
-            run(planned, self.frame, outputs, self.options, inputs)
-            for target in targets.values():
-                target.finish(self.options)
         return {i: target.result() for i, target in targets.items()}
+
+    def _run_batch(self, dys: dict[int, Array], targets: dict[int, Target]) -> None:
+        kernel, wanted = self.frame.kernel, tuple(targets)
+        chars = tuple(dys[j].dtype.char if j in dys else None for j in range(len(kernel.results)))
+        sinks = tuple(target.sink for target in targets.values())
+        inputs = list(dys.values())
+        if self.residuals is not None:
+            saved = dict(zip(kernel.pairs(self.wanted), self.residuals, strict=True))
+            partials = [saved[pair] for pair in kernel.pairs(wanted)]
+            planned = kernel.pull_saved(wanted, tuple(array.dtype.char for array in partials), chars, sinks)
+            inputs = [*partials, *inputs]
+        else:
+            planned = kernel.pull(self.frame.chars, wanted, chars, sinks)
+        outputs = [target.array_for(char) for target, char in zip(targets.values(), planned.chars, strict=True)]
+        run(planned, self.frame, outputs, self.options, inputs)
+        for target in targets.values():
+            target.finish(self.options)
 
     def _target(self, i: int, dys: dict[int, Array], out: Array | None, size: int) -> Target:
         held = self.frame.arrays
         like = [a for a in (*held[i : i + 1], *dys.values()) if a.shape == self.inputs[i].shape]
         return Target(self.inputs[i], self.frame.shape, size, like, out)
-
-
-class Target:
-    """Where the cotangent of one argument goes, and how its terms are summed if the argument was broadcast."""
-
-    def __init__(self, to: Input, shape: tuple[int, ...], size: int, like: Sequence[Array], out: Array | None) -> None:
-        self.input, self.shape, self.size, self.out = to, shape, size, out
-        self.kept, self.summed = broadcast_axes(to.shape, shape)
-        self.summed = [axis for axis in self.summed if shape[axis] != 1]
-        where = "array" if not self.summed else "blocks" if not self._rows() and size > KEEP_TERMS else "products"
-        self.sink = Sink(where, to.dtype.char, to.dtype.kind != "c")
-        self._like = like
-        self._written: Array | None = None
-        self._total: Array | None = None
-
-    def _rows(self) -> list[int]:
-        return [self.shape[axis] for axis in self.kept if self.shape[axis] != 1]
-
-    def zero(self) -> None:
-        """Without elements, or without a derivative that is not zero."""
-        self._total = self.out if self.out is not None else np.empty(self.input.shape, self.input.dtype)
-        self._total[...] = 0
-
-    def array_for(self, char: str, size: int) -> Array:
-        """Return the array that the program writes."""
-        if self.sink.where == "blocks":
-            blocks = -(-size // _core.BLOCK_SIZE)
-            self._written = np.empty(blocks, "D" if char in "FD" else "d")
-            return self._written
-        if self.sink.where == "products":
-            # The axes to be summed lie innermost, so that the terms of a sum are neighbours in C order.
-            order = [*(axis for axis in range(len(self.shape)) if axis not in self.summed), *self.summed]
-            self._written = np.empty([self.shape[axis] for axis in order], char)
-            return self._written.transpose(np.argsort(order))
-        self._written = self.out if self.out is not None else allocate(self._like, self.input.shape, self.input.dtype)
-        return self._written.reshape(self.shape) if self._written.shape != self.shape else self._written
-
-    def finish(self, options: Options) -> None:
-        """Add up."""
-        assert self._written is not None
-        if self.sink.where == "array":
-            self._total = self._written
-            return
-        if self.sink.where == "blocks" or not self._rows():
-            sums = _core.sum_terms(self._written, block_sums=self.sink.where == "blocks")
-        else:
-            sums = self._sum_rows(options)
-        total = sums.reshape(self.input.shape)
-        if self.out is not None:
-            np.copyto(self.out, total, casting="same_kind")
-        self._total = self.out if self.out is not None else total.astype(self.input.dtype)
-
-    def _sum_rows(self, options: Options) -> Array:
-        """Sums of rows of neighbouring terms, on all threads."""
-        assert self._written is not None
-        length = math.prod(self.shape[axis] for axis in self.summed)
-        loop = _core.sum_loop("sum_rows", self._written.dtype.char, length)
-        rows = self._written.reshape(-1).view(np.dtype((np.void, length * self._written.itemsize)))
-        sums = np.empty(rows.size, loop.out_chars)
-        program = _core.Program([("input", rows.itemsize, None), ("output", sums.itemsize, None)], [(loop, (0, 1))])
-        program.run((rows, sums), rows.shape, num_threads=options.num_threads)
-        return sums
-
-    def result(self) -> Any:
-        """Return the cotangent as the kind of thing that the argument was."""
-        assert self._total is not None
-        return self._total if self.out is not None else give_back(self._total, self.input.kind)

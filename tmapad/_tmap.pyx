@@ -17,7 +17,8 @@ from tmapad._core import SCHEDULES
 from tmapad._find import find
 from tmapad._function import ScalarFunction, call_with
 from tmapad._kernel import Sink
-from tmapad._pullback import Input, Pull, forward
+from tmapad._pullback import Pull, forward
+from tmapad._targets import Input
 from tmapad._rules import register_rule
 from tmapad._tangents import NO_TANGENT
 from tmapad._threads import get_num_threads

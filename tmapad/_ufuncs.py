@@ -1,4 +1,4 @@
-"""Ufuncs: those of NumPy and SciPy, of ``@cython.ufunc`` and of ``numba.vectorize``, as loops with known derivatives."""
+"""Ufuncs as loops with known derivatives: NumPy's, SciPy's, those of ``@cython.ufunc`` and ``numba.vectorize``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,7 +100,9 @@ class Ufunc:
 
     def _choose(self, inputs: tuple[ArgType, ...]) -> _Choice:
         if len(inputs) != self.nin:
-            raise TypeError(f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}, but {len(inputs)} were given")
+            raise TypeError(
+                f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}, but {len(inputs)} were given"
+            )
         if self._dispatcher is not None:
             chars, results = self._compile(inputs)
         else:
@@ -141,7 +143,7 @@ class Ufunc:
         return found
 
     def _group(self) -> int:
-        """NumPy's loops are vectorized, and what is left of a vector may be computed otherwise; SciPy's and Cython's are scalar."""
+        """NumPy's loops are vectorized: a remainder may be computed otherwise. SciPy's and Cython's are not."""
         if self._dispatcher is not None:
             fast = bool(self._dispatcher.targetoptions.get("fastmath"))
             return 64 if fast or sys.modules["numba"].config.USING_SVML else 1
@@ -206,7 +208,7 @@ def _concrete(inputs: tuple[ArgType, ...]) -> tuple[np.dtype[Any], ...]:
 
 
 def _numba_raises(dispatcher: Any, in_chars: str) -> bool:
-    """Whether compiled code may raise: Numba marks where it stores an exception, and optimizes away what is never reached."""
+    """Whether compiled code may raise: Numba marks where it stores an exception, unless that is never reached."""
     try:
         for signature, compiled in dispatcher._dispatcher.overloads.items():
             numba = sys.modules["numba"]
@@ -253,7 +255,7 @@ def ufunc(given: Any, *, raises: bool = False) -> Ufunc | None:
         return None
     if all("O" in types for types in given.types):
         raise TypeError(
-            f"{given.__name__} works on Python objects, one at a time, as np.frompyfunc makes it: pass the Python function itself"
+            f"{given.__name__} works on Python objects, like all that np.frompyfunc makes: pass the function itself"
         )
     if any(type(part).__module__ == "numba" for part in gc.get_referents(given)):
         raise TypeError(
@@ -321,9 +323,9 @@ class TableForm:
         found = [d for types in self._types if set(types) <= ACCEPTED | {"-", ">"} and (d := self._derivative(types))]
         return "known" if any(d.partials[output][argument] is not None for d in found) else "unknown"
 
-    def antiholomorphic(self, output: int, argument: int) -> bool:
-        """Whether ``dx = d * conj(dy)`` for complex types: the same for all outputs and arguments."""
-        return self._ufunc.name == "conjugate" and self._ufunc.origin == "numpy"
+    def antiholomorphic(self, output: int, argument: int) -> bool:  # noqa: ARG002  (a row is so as a whole)
+        """Whether ``dx = d * conj(dy)``, for the types that the form was made for."""
+        return any(found.antiholomorphic for types in self._types if (found := self._derivative(types)) is not None)
 
     def emit(self, call: Any, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[Any, bool]]:
         """Add the steps of the formulas to a program; of the `Emission` it needs builder, value_loop, xs and ys."""
@@ -333,7 +335,6 @@ class TableForm:
             raise NoDerivativeError(self.why_not())
         emitter = Emitter(call.builder, _loop_of, types, call.xs, lambda: call.ys)
         return {(j, i): (emitter.partial(found, j, i), found.antiholomorphic) for j, i in wanted}
-
 
     def why_not(self, argument: str = "") -> str:
         """Return the message for a partial derivative that the table does not have."""

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -24,15 +25,14 @@ from tmapad.jit.errors import compile_error
 from tmapad.jit.pipeline import Helpers
 from tmapad.jit.scalar import SCALAR, ScalarIR, always_inline, function_type, slots
 
-# A child that compiles after a fork that was made while another thread compiled would wait for ever.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=global_compiler_lock.acquire,
-        after_in_parent=global_compiler_lock.release,
-        after_in_child=global_compiler_lock.release,
-    )
-
 _ERROR_MODELS = {"ieee": "numpy", "python": "python"}
+
+if hasattr(os, "register_at_fork"):
+    # A child that compiles would wait for ever if another thread of its parent was compiling: it inherits the
+    # locks, but not the thread. So no fork while one is held. What is registered last is acquired first.
+    for lock in (llvm.ffi.lib._lock, global_compiler_lock):
+        leave = partial(lock.__exit__, None, None, None)
+        os.register_at_fork(before=lock.__enter__, after_in_parent=leave, after_in_child=leave)
 
 # Functions of Numba's run time that must not be called from a thread of a parallel map, and why.
 _REFUSED = {

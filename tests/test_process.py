@@ -1,0 +1,178 @@
+"""What a call does to the process it runs in: threads, forks, signals, and nothing else."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tmapad import _core, rrule, tmap
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not list its threads")
+needs_openmp = pytest.mark.skipif(not _core.openmp_enabled(), reason="built without OpenMP")
+
+
+def run_python(script: str, *, timeout: float = 60.0) -> str:
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@needs_proc
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [
+        ("tmap(np.exp, x, num_threads=1)", False),
+        ("rrule(tmap, np.exp, x, num_threads=1)[1](x)", False),
+        ("tmap(np.exp, x[:3])", False),
+        pytest.param("tmap(np.exp, x, num_threads=3)", True, marks=needs_openmp),
+    ],
+)
+def test_one_thread_never_enters_the_runtime(call: str, more: bool) -> None:
+    script = f"""
+import os, numpy as np
+from tmapad import rrule, tmap
+x = np.linspace(0, 1, 100_000)
+before = len(os.listdir('/proc/self/task'))
+{call}
+print(len(os.listdir('/proc/self/task')) > before)
+"""
+    assert run_python(script) == str(more)
+
+
+FORK = """
+import os, sys, numpy as np
+from tmapad import rrule, tmap
+
+x = np.linspace(0, 1, 200_000)
+y, back = rrule(tmap, np.sin, x, num_threads=2)
+expected = back(y)[2]
+
+def same(threads):
+    y2, back2 = rrule(tmap, np.sin, x, num_threads=threads)
+    return (y2 == y).all() and (back2(y2)[2] == expected).all() and (back(y)[2] == expected).all()
+
+def child(depth):
+    good = same(None) and same(2) and same(3) and same(1)
+    if depth:
+        good = good and fork(depth - 1)
+    os._exit(0 if good else 1)
+
+def fork(depth):
+    pid = os.fork()
+    if pid == 0:
+        child(depth)
+    return os.waitpid(pid, 0)[1] == 0
+
+sys.exit(0 if fork(1) and same(2) else 1)
+"""
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_children_and_theirs_map_and_pull_back() -> None:
+    run_python(FORK)
+
+
+@needs_fork
+def test_a_fork_pool_maps() -> None:
+    script = """
+import multiprocessing, numpy as np
+from tmapad import tmap
+x = np.linspace(0, 1, 100_000)
+y = tmap(np.exp, x, num_threads=2)
+def work(k):
+    return bool((tmap(np.exp, x) == y).all())
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(all(pool.map(work, range(8))))
+"""
+    assert run_python(script) == "True"
+
+
+INTERRUPT = """
+import os, signal, threading, time, numpy as np, scipy.special
+from tmapad import rrule, tmap
+
+x = np.random.default_rng(0).random(40_000_000)
+def interrupt():
+    time.sleep(0.3)
+    os.kill(os.getpid(), signal.SIGINT)
+
+y, back = rrule(tmap, scipy.special.gammaln, x[:10])
+for call in (
+    lambda: tmap(scipy.special.gammaln, x, num_threads=1),
+    lambda: tmap(scipy.special.gammaln, x, num_threads=2),
+    lambda: tmap(scipy.special.gammaln, x),
+    lambda: rrule(tmap, scipy.special.gammaln, x, residuals="save"),
+):
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        print("interrupted")
+    thread.join()
+    assert (tmap(scipy.special.gammaln, x[:10], num_threads=2) == y).all()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to a process")
+def test_ctrl_c_ends_a_call_and_the_next_one_works() -> None:
+    assert run_python(INTERRUPT, timeout=120).split() == ["interrupted"] * 4
+
+
+def test_a_signal_handler_runs_during_a_call_and_its_error_is_raised() -> None:
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("the system has no interval timer")
+
+    def handler(number: int, frame: object) -> None:
+        raise ArithmeticError("from the handler")
+
+    x = np.random.default_rng(0).random(20_000_000)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(ArithmeticError, match="from the handler"):
+            for _ in range(200):
+                tmap(np.cbrt, x, num_threads=2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_many_threads_call_at_once() -> None:
+    x = np.linspace(0, 3, 50_000)
+    y, back = rrule(tmap, np.sin, x)
+    dx = back(y)[2]
+
+    def work(k: int) -> bool:
+        mine, my_back = rrule(tmap, np.sin, x, num_threads=1 + k % 3)
+        return bool((mine == y).all() and (my_back(mine)[2] == dx).all() and (back(y)[2] == dx).all())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(400)))
+
+
+@needs_proc
+def test_short_lived_threads_leave_nothing_behind() -> None:
+    x = np.linspace(0, 3, 10_000)
+    expected = np.cos(x)
+
+    def work() -> None:
+        assert (tmap(np.cos, x, num_threads=2) == expected).all()
+
+    for _ in range(20):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    before = len(os.listdir("/proc/self/task"))
+    for _ in range(200):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(os.listdir("/proc/self/task")) <= before + 4
