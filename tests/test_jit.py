@@ -6,7 +6,6 @@ import gc
 import math
 import operator
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -118,13 +117,13 @@ ALONE = [
     kepler,
     horner,
     allocating,
-    keyword,
 ]
 # Functions that call others, and the same in one piece.
 CALLING = [
     (helper, lambda x: x * 2.5),
     (lambda x: decorated_helper(x), lambda x: math.exp(-x * x) + x * 0.1 + x * 0.2),
     (factorial, lambda x: float(np.prod(np.arange(x, 0.999, -1)))),
+    (keyword, keyword),
     (nested, lambda x: x * 2.5 + x + 7.5 * x),
     (lambda x: functions.helper(x), lambda x: x * 2.5),
 ]

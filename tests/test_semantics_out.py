@@ -219,6 +219,17 @@ def test_results_over_each_others_arguments() -> None:
             assert_same((da, dx), (a + x * a, a + a * a), swapped, run)
 
 
+def test_results_over_an_argument_that_is_broadcast() -> None:
+    for one in (slice(5, 6), slice(0, 1), slice(9, 10)):
+        for run in ({"num_threads": 1}, {"num_threads": 3, "chunk_size": 1}):
+            memory = np.arange(10.0) + 1
+            expected = tmap(TIMES, memory.copy(), memory[one].copy())
+            assert_same(tmap(TIMES, memory, memory[one], out=memory, **run), expected)
+    rows = np.arange(12.0).reshape(3, 4)
+    expected = tmap(TIMES, rows.copy(), rows[1].copy())
+    assert_same(tmap(TIMES, rows, rows[1], out=rows), expected)
+
+
 BAD_OUT: list[tuple[Any, type, str]] = [
     (np.empty((3, 1)), ValueError, r"out has shape \(3, 1\); the result has shape \(3,\)"),
     (np.empty(()), ValueError, r"out has shape \(\)"),

@@ -112,7 +112,7 @@ def _part(given: Any, role: str, value: Implementation, options: dict[str, Any])
         limit = 6 + from_output
         part = cython_pointers(options.get("module", ""), given, raises=options["raises"], max_inputs=limit)
     else:
-        part = implementation(given, role, from_output=from_output, **{**options, "user_data": None})
+        part = implementation(given, role, from_output=from_output, **{**options, "user_data": None, "name": None})
     if isinstance(part, Bound) and not all(isinstance(v, (int, float, complex)) for v in part.values.values()):
         raise TypeError(f"{role} {part.name} binds something else than numbers")
     if isinstance(part, Pointer) and isinstance(value, Pointer) and part.takes_user_data:

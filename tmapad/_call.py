@@ -29,6 +29,7 @@ from tmapad._kernel import Kernel, Planned
 from tmapad._threads import check_num_threads, get_num_threads
 
 COMPUTATION_TYPES = "efdFD"
+COMPUTATION_NAMES = "float16, float32, float64, complex64 or complex128"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Options:
 
 def as_options(num_threads: Any, schedule: Any, chunk_size: Any) -> Options:
     """Check the keywords that say how to run."""
-    if schedule not in _core.SCHEDULES:
+    if not isinstance(schedule, str) or schedule not in _core.SCHEDULES:
         raise ValueError(f"schedule must be one of {', '.join(map(repr, _core.SCHEDULES))}, not {schedule!r}")
     if chunk_size is not None:
         try:
@@ -60,9 +61,12 @@ def as_dtype(dtype: Any) -> np.dtype[Any] | None:
     """Check ``dtype=``: a type in which numbers are computed."""
     if dtype is None:
         return None
-    checked: np.dtype[Any] = np.dtype(dtype)
+    try:
+        checked: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise TypeError(f"dtype must be {COMPUTATION_NAMES}, not {dtype!r:.60}") from None
     if checked.char not in COMPUTATION_TYPES:
-        raise TypeError(f"dtype must be float16, float32, float64, complex64 or complex128, not {checked}")
+        raise TypeError(f"dtype must be {COMPUTATION_NAMES}, not {checked}")
     return checked.newbyteorder("=")
 
 

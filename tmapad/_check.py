@@ -2,53 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tmapad._function import ScalarFunction
+from tmapad._call import Options, map_elements
+from tmapad._function import ScalarFunction
+from tmapad._pullback import forward
+from tmapad._tangents import ZERO_TANGENT, AbstractZero
 
-# The step of a central difference that balances its error (h**2) with rounding (eps / h), relative to max(1,
-# |x|).
-STEP = float(np.finfo(np.float64).eps ** (1 / 3))
-TOLERANCE = 1e-6
+ONE_THREAD = Options(1, "dynamic", None)
 
 
-def check_derivative(function: ScalarFunction, point: tuple[Any, ...]) -> None:
+def check_derivative(function: ScalarFunction, point: Any) -> None:
     """Compare every partial derivative at a point with the difference quotient of the function itself.
+
+    The step of the central differences balances their error with rounding; two of them are extrapolated (Richardson), and
+    how much they differ is what may be explained by the curvature of the function.
 
     Raises
     ------
     ValueError
-        If one differs by more than rounding and the curvature of the function explain.
+        If one differs by more than rounding and curvature explain.
     """
-    if len(point) != function.nin:
-        raise ValueError(f"check must be a point with {function.nin} coordinates, not {len(point)}")
-    xs = [np.atleast_1d(np.asarray(x, dtype=complex if isinstance(x, complex) else float)) for x in point]
-    kernel = function.kernel(tuple(x.dtype for x in xs), None)
-    chars = tuple(x.dtype.char for x in xs)
-    wanted = tuple(i for i in range(function.nin) if function.differentiable(i, kernel) == "known")
-    value = kernel.map(chars, kernel.results).program
-    forward = kernel.forward(chars, kernel.results, wanted, save=True)
-    ys = [np.empty(1, char) for char in kernel.results]
-    partials = [np.empty(1, char) for char in forward.chars]
-    forward.program.run((*xs, *ys, *partials), (1,))
+    xs = point if isinstance(point, tuple) else (point,)
+    for x in xs:
+        if isinstance(x, bool) or not isinstance(x, (int, float, complex)):
+            raise TypeError(f"check must be a number or a tuple of numbers, not {point!r:.60}")
+    xs = tuple(complex(x) if isinstance(x, complex) else float(x) for x in xs)
+    y, pull = forward(function, xs, None, "auto", None, None, ONE_THREAD)
+    ys = y if isinstance(y, tuple) else (y,)
+    for j, value in enumerate(ys):
+        dy = tuple(np.ones_like(value) if k == j else ZERO_TANGENT for k in range(len(ys)))
+        cotangents = pull(dy if len(ys) > 1 else dy[0], None)[2:]
+        for i, cotangent in enumerate(cotangents):
+            if not isinstance(cotangent, AbstractZero) and value.dtype.kind in "fc":
+                _compare(function, xs, i, j, np.conj(cotangent))
 
-    def at(argument: int, shift: float) -> list[Any]:
-        moved = [x + shift if i == argument else x for i, x in enumerate(xs)]
-        results = [np.empty(1, char) for char in kernel.results]
-        value.run((*moved, *results), (1,))
-        return [r[0] for r in results]
 
-    for (j, i), partial in zip(kernel.pairs(wanted), partials, strict=True):
-        h = STEP * max(1.0, abs(xs[i][0]))
-        wide, narrow = ((at(i, s)[j] - at(i, -s)[j]) / (2 * s) for s in (h, h / 2))
-        quotient, doubt = (4 * narrow - wide) / 3, abs(narrow - wide)
-        scale = max(1.0, abs(quotient))
-        if not abs(partial[0] - quotient) <= TOLERANCE * scale + 10 * doubt:
-            place = ", ".join(f"{name}={x[0].item()!r}" for name, x in zip(function.parameters, xs, strict=True))
-            raise ValueError(
-                f"the derivative of {function.name} in {function.parameters[i]} is registered as "
-                f"{partial[0].item()!r} at {place}, but differences of the function give {quotient.item()!r}"
-            )
+def _compare(function: ScalarFunction, xs: tuple[Any, ...], argument: int, output: int, partial: Any) -> None:
+    eps = float(np.finfo(partial.dtype).eps)
+    step = eps ** (1 / 3) * max(1.0, abs(xs[argument]))
+
+    def at(shift: float) -> Any:
+        moved = tuple(x + shift if i == argument else x for i, x in enumerate(xs))
+        y = map_elements(function, moved, None, None, ONE_THREAD)[0]
+        return complex(y[output] if isinstance(y, tuple) else y)
+
+    wide, narrow = ((at(h) - at(-h)) / (2 * h) for h in (step, step / 2))
+    quotient, doubt = (4 * narrow - wide) / 3, abs(narrow - wide)
+    if isinstance(partial.item(), float):
+        quotient = quotient.real
+    if not abs(partial - quotient) <= 100 * eps ** (2 / 3) * max(1.0, abs(quotient)) + 10 * doubt:
+        place = ", ".join(f"{name}={x!r}" for name, x in zip(function.parameters, xs, strict=False))
+        raise ValueError(
+            f"the derivative of {function.name} in {function.parameters[argument]} is registered as "
+            f"{partial.item()!r} at {place}, but differences of the function give {quotient!r}"
+        )

@@ -61,7 +61,11 @@ def implementation(f: Any, role: str, *, from_output: bool = False, **options: A
     if isinstance(f, ScalarFunction):
         return f._value
     native = pointer(
-        f, user_data=options.get("user_data"), raises=options.get("raises", False), max_inputs=6 + from_output
+        f,
+        name=options.get("name"),
+        user_data=options.get("user_data"),
+        raises=options.get("raises", False),
+        max_inputs=6 + from_output,
     )
     if native is not None:
         return native

@@ -127,7 +127,12 @@ class Separate:
             if isinstance(row, (list, tuple)):
                 part = row[argument]
                 assert part is not None
-                partials[output, argument] = (call.run(part, arguments)[0], False)
+                slots = call.run(part, arguments)
+                if len(slots) != 1:
+                    raise SignatureError(
+                        f"the derivative {part.name} of {call.value.name} returns {len(slots)} numbers, not one"
+                    )
+                partials[output, argument] = (slots[0], False)
                 continue
             if output not in joint:
                 joint[output] = call.run(row, arguments)  # type: ignore[arg-type]

@@ -120,6 +120,9 @@ class ScalarFunction:
             If there is no loop for these types, or the results have others.
         """
         inputs, arrow, outputs = types.replace(" ", "").partition("->")
+        unknown = set(types) - set("?bBhHiIlLqQefdFD-> ")
+        if unknown or not inputs:
+            raise TypeError(f"types must be NumPy's type characters, such as 'dd->d', not {types!r:.60}")
         kernel = self.kernel(tuple(np.dtype(char) for char in inputs), None)
         if arrow and outputs != "".join(kernel.results):
             raise TypeError(f"{self.name} gives {''.join(kernel.results)} for {inputs}, not {outputs}")

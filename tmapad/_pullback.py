@@ -17,6 +17,7 @@ from tmapad._arrays import (
 )
 from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write
 from tmapad._errors import NoDerivativeError
+from tmapad._kernel import Sink
 from tmapad._tangents import NO_TANGENT, ZERO_TANGENT, Tangent, unthunk
 from tmapad._targets import Input, Target, batches
 from tmapad._ufuncs import TableForm
@@ -33,6 +34,11 @@ def forward(
     call = Call(f, xs, as_dtype(dtype))
     frame = call.frame
     wanted = differentiated(call, wrt)
+    if frame.kernel.pairs(wanted):
+        # Whatever is wrong with the derivative is found here, before anything is computed.
+        sinks = tuple(Sink("array", a.cotangent_dtype.char, a.cotangent_dtype.kind != "c") for a in call.arguments)
+        dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
+        frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted))
     outputs = call.outputs(out)
     overwritten = any(np.may_share_memory(y, x) for y in outputs for x in frame.arrays)
     save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals))
@@ -69,7 +75,8 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
             f"rrule(..., wrt={tuple(range(len(mapped)))})"
         )
     wanted = []
-    for i in range(len(call.arguments)) if named is None else sorted(set(named)):
+    asked = range(len(call.arguments)) if named is None else sorted(set(named))
+    for i in asked:
         argument = call.arguments[i]
         if not argument.differentiable or (i in call.captures and _is_integer(argument)):
             continue  # bools, and integers that were captured: these are constants
@@ -77,7 +84,7 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
         if known == "unknown" and named is None and isinstance(kernel.form, TableForm) and _is_integer(argument):
             continue  # the order of a Bessel function, say
         if known == "unknown":
-            raise NoDerivativeError(no_derivative(call, i))
+            raise NoDerivativeError(no_derivative(call, i, asked))
         if known == "known":
             wanted.append(i)
     return tuple(wanted)
@@ -87,11 +94,16 @@ def _is_integer(argument: Argument) -> bool:
     return argument.type is int or argument.array.dtype.kind in "iu"
 
 
-def no_derivative(call: Call, argument: int) -> str:
+def no_derivative(call: Call, argument: int, asked: Sequence[int]) -> str:
     """The message for a derivative that nobody gave."""
     name, parameters, form = call.frame.function.name, call.frame.function.parameters, call.frame.kernel.form
-    others = tuple(k for k in range(len(parameters) - len(call.captures)) if k != argument)
-    less = f", or leave it out: rrule(..., wrt={others})" if len(parameters) > 1 else ""
+    mapped = [i for i in range(len(call.arguments)) if i not in call.captures]
+    others = tuple(
+        call.captures.get(i) or mapped.index(i)
+        for i in asked
+        if i != argument and not (i in call.captures and _is_integer(call.arguments[i]))
+    )
+    less = f", or leave it out: rrule(..., wrt={others!r})" if len(call.arguments) > 1 else ""
     if isinstance(form, TableForm):
         return form.why_not(parameters[argument]) + less
     return (

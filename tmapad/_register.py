@@ -94,7 +94,7 @@ def register(
         "derivative": derivative,
         "derivative_from_output": derivative_from_output,
         "value_and_derivative": value_and_derivative,
-        "nondiff": (nondiff,) if isinstance(nondiff, str) else tuple(nondiff),
+        "nondiff": _names(nondiff),
         "user_data": user_data,
         "raises": raises,
         "threadsafe": threadsafe,
@@ -103,6 +103,8 @@ def register(
     }
     if f is None:
         return functools.partial(register, check=check, replace=replace, **options)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"name must be a string, not {name!r:.60}")
     if isinstance(f, functools.partial):
         raise TypeError(
             "f is a functools.partial: register the function inside of it; what it binds gets its gradient in df"
@@ -114,7 +116,7 @@ def register(
             f"{made.name} is registered already, with something else; pass replace=True to register it again"
         )
     if check is not None:
-        check_derivative(made, check if isinstance(check, tuple) else (check,))
+        check_derivative(made, check)
     remember(f, made)
     return made
 
@@ -170,18 +172,27 @@ def from_cython(
         "derivative": derivative,
         "derivative_from_output": derivative_from_output,
         "value_and_derivative": value_and_derivative,
-        "nondiff": (nondiff,) if isinstance(nondiff, str) else tuple(nondiff),
+        "nondiff": _names(nondiff),
         "user_data": user_data,
         "raises": raises,
         "threadsafe": threadsafe,
     }
+    if not isinstance(module, (ModuleType, str)):
+        raise TypeError(f"module must be a module or its dotted name, not {module!r:.60}")
     value = cython_pointers(module, name, user_data=user_data, raises=raises)
     origin = module if isinstance(module, str) else module.__name__
     recipe = None if user_data is not None else (_from_cython_again, (origin, name, options))
     made = build(value, {**options, "module": module}, recipe)
     if check is not None:
-        check_derivative(made, check if isinstance(check, tuple) else (check,))
+        check_derivative(made, check)
     return made
+
+
+def _names(nondiff: Any) -> tuple[str, ...]:
+    names = (nondiff,) if isinstance(nondiff, str) else tuple(nondiff) if isinstance(nondiff, Iterable) else (None,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"nondiff must hold names of arguments, not {nondiff!r:.60}")
+    return names
 
 
 def _from_cython_again(module: str, name: str, options: dict[str, Any]) -> ScalarFunction:

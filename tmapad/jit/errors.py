@@ -9,6 +9,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _OBJECTS = re.compile(r"Function\(<(?:built-in )?function (\w+)[^>]*>\)|<(?:built-in )?function (\w+)[^>]*>")
 _LOCATION = re.compile(r'^File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
 _NO_REASON = re.compile(r"^(Failed in |During: |File |- |Overload of function |There are \d+ candidate)")
+_INTERNALS = re.compile(r"( for '\$[^']*')?, defined at .*")
 _LONGEST = 240
 
 
@@ -56,5 +57,5 @@ def _reason(page: str) -> str:
     reason = lines[0]
     if reason.endswith(":") and len(lines) > 1:
         reason = f"{reason} {lines[1]}"
-    reason = _OBJECTS.sub(lambda match: match[1] or match[2], reason)
+    reason = _INTERNALS.sub("", _OBJECTS.sub(lambda match: match[1] or match[2], reason))
     return reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."

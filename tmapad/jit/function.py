@@ -178,6 +178,11 @@ class PythonFunction:
 
         if found := references.container():
             raise TypeError(self._no_container(f"{found.kind} {found.path!r}", found.value))
+        if found := references.callback():
+            raise TypeError(
+                f"{self.name} calls the {found.kind} {found.path!r}, a ctypes function that runs Python code, for "
+                "which threads would have to wait for each other: call the Python function itself"
+            )
         defaults = [frontend.Omitted(default) for default in self._left_out(len(chars))]
         scalar = frontend.scalar_ir(
             self._function, [*chars, *defaults], division=self._division, out_char=self._result or None

@@ -62,7 +62,7 @@ class _Block(NamedTuple):
 
 
 def _doomed(code: CodeType) -> list[tuple[int, int]]:
-    """Start and end of every block, but for the first, from which all ways end in a `raise`."""
+    """Start and end of every block from which all ways end in a `raise`, but for the first: it prepares."""
     instructions = list(dis.get_instructions(code))
     if not any(instruction.opname == _RAISE for instruction in instructions):
         return []
@@ -82,13 +82,13 @@ def _doomed(code: CodeType) -> list[tuple[int, int]]:
 
 
 def _blocks(instructions: list[dis.Instruction], size: int, starts: set[int]) -> list[_Block]:
-    """Split `instructions`, at `starts` and wherever a jump goes to or comes from."""
+    """Split `instructions`: at `starts`, wherever a jump goes to or comes from, and where the function begins."""
     starts = starts | {0, size}
     following = [*(instruction.offset for instruction in instructions[1:]), size]
     targets: dict[int, frozenset[int]] = {}
     for instruction, after in zip(instructions, following, strict=True):
         jumps = {instruction.argval} if instruction.opcode in _JUMPS else set()
-        if jumps or instruction.opname in _ENDS:
+        if jumps or instruction.opname in _ENDS or instruction.opname == "RESUME":
             starts |= {after, *jumps}
         onward = set() if instruction.opname in _ENDS else {after}
         targets[after] = frozenset(jumps | onward)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tmapad._foreign import _FUNCFLAG_PYTHONAPI, CFuncPtr, _holds_callback
 from tmapad.jit.raises import bare
 
 _MISSING = object()
@@ -105,6 +106,10 @@ class References:
     def container(self) -> Reference | None:
         """The first value, if any, whose contents the compiled code would keep a copy of."""
         return next((reference for reference in self.all if has_container(reference.value)), None)
+
+    def callback(self) -> Reference | None:
+        """The first C function, if any, that is Python underneath, or needs the GIL."""
+        return next((one for one in self.all if any(map(_runs_python, _flat(one.value)))), None)
 
     def numbers(self) -> dict[str, Any]:
         """Captured variables that hold a float, a complex number or an array of these."""
@@ -219,6 +224,12 @@ def _flat(value: Any) -> Iterator[Any]:
 def has_container(value: Any) -> bool:
     """Whether the contents of `value`, or of a part of it, can change while the object stays the same."""
     return any(isinstance(part, _CONTAINERS) for part in _flat(value))
+
+
+def _runs_python(value: Any) -> bool:
+    return isinstance(value, CFuncPtr) and (
+        bool(type(value)._flags_ & _FUNCFLAG_PYTHONAPI) or _holds_callback(value)
+    )
 
 
 def _is_differentiable(value: Any) -> bool:
