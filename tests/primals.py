@@ -98,7 +98,9 @@ def erfcinv(q: Any) -> Any:
 
 
 def erfinv(x: Any) -> Any:
-    return inverse(mp.erf, float(scipy.special.erfinv(float(x))), x) if abs(x) < 0.5 else mp.sign(x) * erfcinv(1 - abs(x))
+    return (
+        inverse(mp.erf, float(scipy.special.erfinv(float(x))), x) if abs(x) < 0.5 else mp.sign(x) * erfcinv(1 - abs(x))
+    )
 
 
 def expit(x: Any) -> Any:

@@ -183,11 +183,11 @@ def test_no_function_at_all() -> None:
 
 def test_no_derivative() -> None:
     f = register(zoo.libm("pow", nin=2), name="pow")
-    for wrt in (None, 0, (0, 1)):
+    for wrt, less in ((None, "1,"), (0, ""), ((0, 1), "1,")):
         with pytest.raises(NoDerivativeError, match="pow has no derivative in x1: register one with") as error:
             rrule(tmap, f, X, X, wrt=wrt)
         assert error.match(r"tmapad.register\(pow, derivative=...\), where None stands for 'not differentiable'")
-        assert error.match(r"or leave it out: rrule\(..., wrt=\(1,\)\)")
+        assert error.match(rf"or leave it out: rrule\(..., wrt=\({less}\)\)")
     with pytest.raises(NoDerivativeError, match=r"pow has no derivative in x2.*leave it out: rrule\(..., wrt=\(\)\)"):
         rrule(tmap, functools.partial(f, 2.0), X, wrt=0)
     with pytest.raises(NoDerivativeError):

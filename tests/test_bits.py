@@ -44,9 +44,9 @@ def test_sizes(entry: zoo.Entry, n: int) -> None:
     """Round what a loop, a strip, a block may hold."""
     xs = entry.arguments((n,), seed=n)
     dy, expected = plain(entry, xs)
-    for run in SOME_RUNS:
-        for residuals in ("save", "recompute"):
-            assert_same(gradient(entry.f, *xs, dy=dy, residuals=residuals, **run), expected, run, residuals)
+    for k, run in enumerate(SOME_RUNS):
+        residuals = ("save", "recompute")[(k + n) % 2]
+        assert_same(gradient(entry.f, *xs, dy=dy, residuals=residuals, **run), expected, run, residuals)
 
 
 @entries
@@ -54,8 +54,8 @@ def test_types(entry: zoo.Entry) -> None:
     for char in entry.chars:
         xs = entry.arguments((1300,), char)
         dy, expected = plain(entry, xs)
-        for run in SOME_RUNS:
-            for residuals in ("save", "recompute"):
+        for residuals in ("save", "recompute"):
+            for run in SOME_RUNS[:2]:
                 assert_same(gradient(entry.f, *xs, dy=dy, residuals=residuals, **run), expected, char, run)
 
 

@@ -426,14 +426,14 @@ def test_code_is_freed() -> None:
     def compile_another(k: float) -> None:
         assert run(loop(lambda x: x * k + helper(x)), 2.0) == 2 * k + 5
 
-    for k in range(20):
+    for k in range(10):
         compile_another(float(k))
     gc.collect()
     before = resident()
-    for k in range(60):
+    for k in range(40):
         compile_another(float(k))
     gc.collect()
-    assert resident() - before < 6  # Numba itself keeps 700 kB of each, and 10 kB of a helper
+    assert resident() - before < 6  # Numba itself keeps 700 kB of each, and here 10 kB for the helper
 
 
 def test_code_lives_as_long_as_its_loop() -> None:

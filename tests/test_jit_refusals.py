@@ -35,7 +35,9 @@ def no_such_attribute(x: float) -> float:
 
 
 def unlike_branches(x: float) -> Any:
-    return x if x > 0 else "negative"
+    if x > 0:
+        return x
+    return "negative"
 
 
 def with_block(x: float) -> float:
@@ -105,8 +107,8 @@ def array_default(x: float, w: Any = weights) -> float:
          "add(float64, Literal[str](a)) (line {}: `return y + \"a\""),
         (no_such_attribute, "cannot compile no_such_attribute: Unknown attribute 'size' of type float64 (line {}: "
          "`return x.size"),
-        (unlike_branches, "cannot compile unlike_branches: Cannot unify float64 and Literal[str](negative) "
-         "(line {}: `return x if x > 0 else"),
+        (unlike_branches, "cannot compile unlike_branches: Can't unify return type from the following types: "
+         "Literal[str](negative), float64 (line {}: `"),
         (with_block, "cannot compile with_block: a function that is mapped has no with blocks (line {}: "
          "`with numba.objmode("),
         (drawing, "drawing cannot be mapped: it draws random numbers, so its results would depend on the threads; "

@@ -58,7 +58,10 @@ def test_what_it_says_about_itself() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (np.matmul, r"matmul works on vectors, not on elements: it has the core signature \(n\?,k\),\(k,m\?\)->\(n\?,m\?\)"),
+        (
+            np.matmul,
+            r"matmul works on vectors, not on elements: it has the core signature \(n\?,k\),\(k,m\?\)->\(n\?,m\?\)",
+        ),
         (np.frompyfunc(math.hypot, 2, 1), r"hypot .*works on Python objects, .* pass the function itself"),
         (numba.guvectorize("(n)->(n)")(lambda x, y: None), r"works on vectors, .* core signature \(n\)->\(n\)"),
         (numba.guvectorize(["(f8[:], f8[:])"], "(n)->(n)")(lambda x, y: None), "works on vectors"),
@@ -70,7 +73,9 @@ def test_what_is_refused(given: Any, message: str) -> None:
 
 
 def test_ufuncs_that_start_threads_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"starts threads of its own: make it by numba.vectorize without target='parallel'"):
+    with pytest.raises(
+        TypeError, match=r"starts threads of its own: make it by numba.vectorize without target='parallel'"
+    ):
         ufunc(numba.vectorize(["f8(f8)"], target="parallel")(lambda x: x + 1))
 
 
@@ -87,7 +92,7 @@ def numpys(given: np.ufunc, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
     values = [WEAK[kind] if isinstance(kind, type) else np.ones(1, kind) for kind in inputs]
     try:
         ys = given(*values)
-    except TypeError:
+    except (TypeError, AttributeError):  # of objects, the method of that name
         return None
     return tuple(np.asarray(y).dtype for y in (ys if isinstance(ys, tuple) else (ys,)))
 
@@ -146,15 +151,18 @@ def test_loops_that_are_chosen(given: np.ufunc, inputs: Any, types: str, results
         (
             np.exp,
             "g",
-            r"exp cannot be computed for arguments of types \(\w+\); it has the loops e->e, f->f, d->d, F->F, D->D .*: "
-            r"NumPy would compute with (longdouble|float\d+)",
+            r"exp cannot be .* types \(\w+\); it has the loops e->e, f->f, d->d, F->F, .* with (longdouble|float\d+)",
         ),
-        (np.hypot, "dD", r"hypot cannot be computed for arguments of types \(float64, complex128\); it has the loops ee->e"),
+        (
+            np.hypot,
+            "dD",
+            r"hypot cannot be computed for arguments of types \(float64, complex128\); it has the loops ee->e",
+        ),
         (np.exp, "O", "NumPy would compute with object"),
         (np.add, "MM", r"add cannot be computed for arguments of types"),
         (np.add, "Mm", r"NumPy would compute with datetime64, timedelta64"),
         (np.add, "UU", r"NumPy would compute with str"),
-        (np.add, "ddd", r"add takes 2 arguments; 3 types were given"),
+        (np.add, "ddd", r"add takes 2 arguments, but 3 were given"),
     ],
 )
 def test_types_that_are_refused(given: np.ufunc, inputs: str, message: str) -> None:
@@ -172,7 +180,9 @@ def test_a_loop_that_is_not_among_those_listed() -> None:
 
 # ---- what loops may be relied upon for
 
-CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+CALL = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)
 N = 64 * 20
 FLOATING = [
     (given, types)
@@ -192,7 +202,7 @@ def aligned_to(array: Any, offset: int) -> Any:
 
 
 def run(loop: Loop, xs: list[Any], offset: int = 0, piece: int = N, place: int | None = None) -> list[Any]:
-    """The loop's outputs, computed piece by piece in memory of a certain alignment, the first over an input if asked."""
+    """The loop's outputs, computed piece by piece in memory of some alignment, the first in the place of an input."""
     xs = [aligned_to(x, (offset * (k + 1)) % 16) for k, x in enumerate(xs)]
     ys = [aligned_to(np.zeros(N, char), (offset + 5 * k) % 16) for k, char in enumerate(loop.out_chars)]
     ys = ys if place is None else [xs[place], *ys[1:]]
@@ -208,7 +218,9 @@ def run(loop: Loop, xs: list[Any], offset: int = 0, piece: int = N, place: int |
 def elements(char: str, rng: np.random.Generator) -> Any:
     """Numbers of all sizes and signs, with zeros, infinities and NaNs among them."""
     if char in "FD":
-        return elements(char.lower(), rng) + elements(char.lower(), rng) * np.array(1j, char)
+        z = np.empty(N, char)
+        z.real, z.imag = elements(char.lower(), rng), elements(char.lower(), rng)
+        return z
     if char not in "fd":
         return rng.integers(0, 2 if char == "?" else 20, N).astype(char)
     x = rng.standard_normal(N) * 10.0 ** rng.choice([0, 0, 0, 1, 3, 9, -3, -30, 30], N)
@@ -314,15 +326,19 @@ def test_given_signatures_are_kept_to() -> None:
     found = of(numba.vectorize(["f8(f8)"])(lambda x: x + 1))
     assert found.loop((np.dtype("f"),)).types == "d->d"
     assert found.loop((np.dtype("l"),)).types == "d->d"
-    with pytest.raises(TypeError, match=r"cannot be computed for arguments of types \(complex128\); it has the loops d->d"):
+    with pytest.raises(
+        TypeError, match=r"cannot be computed for arguments of types \(complex128\); it has the loops d->d"
+    ):
         found.loop((np.dtype("D"),))
 
 
 def test_what_numba_cannot_compile() -> None:
     found = of(numba.vectorize(lambda x: math.erf(x)))
-    with pytest.raises(TypeError, match=r"types \(complex128\); it has the loops none .*; Numba cannot compile it for these"):
+    with pytest.raises(
+        TypeError, match=r"types \(complex128\); it has the loops none .*; Numba cannot compile it for these"
+    ):
         found.loop((np.dtype("D"),))
-    with pytest.raises(TypeError, match="NumPy would compute with"):
+    with pytest.raises(TypeError, match="cannot be computed for arguments of types"):
         found.loop((np.dtype("g"),))
     assert found.loop((np.dtype("d"),)).types == "d->d"
 
@@ -392,7 +408,11 @@ def test_another_ufunc_of_the_same_name_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("given", "types", "reason"),
     [
-        (np.sign, "D->D", r"sign has no derivative for D->D: x / abs\(x\) has no complex derivative; register one with tmapad"),
+        (
+            np.sign,
+            "D->D",
+            r"sign has no derivative for D->D: x / abs\(x\) has no complex derivative; register one with tmapad",
+        ),
         (np.gcd, "ll->l", "it is a function of integers"),
         (np.isnan, "d->?", "its result is true or false"),
         (scipy.special.ber, "d->d", "it is not in the table"),

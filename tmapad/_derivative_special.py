@@ -261,7 +261,12 @@ def between_orders(name: str, sign: int) -> None:
     """Half the difference (10.6.1) or sum (10.29.1) of the neighbouring orders; none is known in the order."""
     b = getattr(f, name)
     outer = -0.5 if name.startswith("k") else 0.5
-    rule(name, lambda y, v, x: (None, outer * (b(v - 1, x) + sign * b(v + 1, x))), holomorphic=True)
+
+    def slope(y: Node, v: Node, x: Node) -> tuple[None, Node]:
+        below, above = b(v - 1, x), b(v + 1, x)
+        return None, outer * (below + above if sign > 0 else below - above)
+
+    rule(name, slope, holomorphic=True)
 
 
 rule("j0", lambda y, x: -f.j1(x))

@@ -107,6 +107,9 @@ class Ufunc:
             chars, results = self._compile(inputs)
         else:
             resolved = self._resolve(tuple(np.dtype(bool) if given is bool else given for given in inputs))
+            if np.dtype(object) in resolved and np.dtype(object) not in inputs:
+                # Comparisons of Python scalars alone: NumPy goes by their values.
+                resolved = self._resolve(tuple(np.dtype(g) if isinstance(g, type) else g for g in inputs))
             chars, results = _types(resolved, self.nin), resolved[self.nin :]
         if not set(chars) <= ACCEPTED | {"-", ">"}:
             raise TypeError(f"{self._refusal(inputs)}: NumPy would compute with {_unsupported(chars)}")
