@@ -168,3 +168,20 @@ def test_no_term_is_lost() -> None:
     n = 2000
     _, back = rrule(tmap, np.add, 1.0, np.zeros(n), num_threads=8, chunk_size=1)
     assert [back(np.ones(n))[2] for _ in range(200)] == [n] * 200
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("residuals", ["save", "recompute"])
+def test_sums_written_over_dy_and_arguments(residuals: str) -> None:
+    """However many runs it takes to find all cotangents, none sees what another has written."""
+    entry = zoo.by_name("C product of three")
+    for shapes in ([(300, 300), (300, 1), (1, 300)], [(300, 1), (300, 300), (1, 300)], [(300, 1), (1, 300), (300,)]):
+        xs = entry.arguments(shapes)
+        dy = badly_scaled((300, 300))
+        expected = gradient(entry.f, *xs, dy=dy, **PLAIN)[2:]
+        full = next((k for k, shape in enumerate(shapes) if shape == (300, 300)), None)
+        arguments, of_dy = [x.copy() for x in xs], dy.copy()
+        _, back = rrule(tmap, entry.f, *arguments, residuals=residuals)
+        if full is not None:
+            assert_same(back(of_dy, out=tuple(of_dy if k == full else None for k in range(3)))[2:], expected)
+        assert_same(back(dy, out=tuple(arguments))[2:], expected)

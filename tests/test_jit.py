@@ -300,7 +300,7 @@ def test_python_function_knows_its_own() -> None:
 
 def raising(x: float) -> float:
     if x < -1:
-        label = f"{x:.3f}" if x < -2 else "%s" % x
+        label = f"{x:.3f}" if x < -2 else "%s" % x  # noqa: UP031 - byte code of its own
         raise ValueError(f"no {label!r}", {x: [x]}) from None
     return x
 
@@ -395,9 +395,7 @@ def test_a_c_function_is_called_and_kept() -> None:
     made_here = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
     address = ctypes.cast(ctypes.CDLL(None).fabs, ctypes.c_void_p).value
     assert address
-    magnitude = made_here(address)
-    compiled = loop(lambda x: magnitude(x) + 1)
-    del magnitude
+    compiled = loop((lambda magnitude: lambda x: magnitude(x) + 1)(made_here(address)))
     gc.collect()
     np.testing.assert_array_equal(run(compiled, [-2.0, 3.0]), [3.0, 4.0])
 
@@ -489,7 +487,7 @@ def test_once_for_all_threads(compilations: list[str]) -> None:
 
 def test_settings_of_numba_are_left_alone() -> None:
     def settings() -> tuple[Any, ...]:
-        return config.OPT, config.LOOP_VECTORIZE, cpu_target.target_context.cached_internal_func
+        return config.OPT, config.LOOP_VECTORIZE, config.DISABLE_JIT, cpu_target.target_context.cached_internal_func
 
     before = settings()
     loop(lambda x: x**3)
@@ -579,6 +577,18 @@ def test_a_child_can_compile_whatever_its_parent_was_compiling() -> None:
 def test_nothing_is_imported_before_it_is_needed() -> None:
     assert script(SILENT) == "[]"
     assert script(SEEN) == "[]\n['numba', 'llvmlite']"
+
+
+def test_numba_switched_off() -> None:
+    """Its variable is for those who debug what they decorated; nothing can be mapped without compiling."""
+    compile_and_run = """
+import numpy as np
+from run_loop import call
+from tmapad.jit import python_function
+print(call(python_function(lambda x: np.zeros(3)[int(x)] + x**3).loop((np.dtype("f8"),)), [2.0, 3.0])[:2])
+"""
+    tests = str(Path(__file__).parent)
+    assert script(compile_and_run, NUMBA_DISABLE_JIT="1", NUMBA_BOUNDSCHECK="0", PYTHONPATH=tests) == "(1, 1)"
 
 
 def test_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,8 @@ def test_changes_from_another_thread() -> None:
 
 def test_recursion_and_cycles_end() -> None:
     namespace: dict[str, Any] = {}
-    exec("def even(n): return 1.0 if n < 1 else odd(n - 1)\ndef odd(n): return 0.0 if n < 1 else even(n - 1)", namespace)
+    for name, other_name, last in (("even", "odd", 1.0), ("odd", "even", 0.0)):
+        exec(f"def {name}(n): return {last} if n < 1 else {other_name}(n - 1)", namespace)
     settings = module(rate=1.0)
     settings.__dict__["settings"] = settings
     assert References(namespace["even"]).current()

@@ -43,7 +43,7 @@ def unlike_branches(x: float) -> Any:
 def with_block(x: float) -> float:
     with numba.objmode(y="float64"):
         y = abs(x)
-    return y
+    return y  # noqa: RET504
 
 
 def drawing(x: float) -> float:
@@ -51,7 +51,7 @@ def drawing(x: float) -> float:
 
 
 def drawing_with_numpy(x: float) -> float:
-    return x + np.random.normal()
+    return x + np.random.normal()  # noqa: NPY002 - there is no other in compiled code
 
 
 def printing(x: float) -> float:
@@ -101,22 +101,22 @@ def array_default(x: float, w: Any = weights) -> float:
 @pytest.mark.parametrize(
     ("f", "message"),
     [
-        (no_such_name, "cannot compile no_such_name: NameError: name 'no_such_variable' is not defined (line {}: "
-         "`return no_such_variable * x"),
-        (adds_text, "cannot compile adds_text: No implementation of function add found for signature: "
-         "add(float64, Literal[str](a)) (line {}: `return y + \"a\""),
-        (no_such_attribute, "cannot compile no_such_attribute: Unknown attribute 'size' of type float64 (line {}: "
-         "`return x.size"),
-        (unlike_branches, "cannot compile unlike_branches: Can't unify return type from the following types: "
-         "Literal[str](negative), float64 (line {}: `"),
-        (with_block, "cannot compile with_block: a function that is mapped has no with blocks (line {}: "
-         "`with numba.objmode("),
-        (drawing, "drawing cannot be mapped: it draws random numbers, so its results would depend on the threads; "
-         "draw them before and pass them as an argument"),
+        (no_such_name, ("cannot compile no_such_name: NameError: name 'no_such_variable' is not defined (line {}: "
+         "`return no_such_variable * x")),
+        (adds_text, ("cannot compile adds_text: No implementation of function add found for signature: "
+         'add(float64, Literal[str](a)) (line {}: `return y + "a"')),
+        (no_such_attribute, ("cannot compile no_such_attribute: Unknown attribute 'size' of type float64 (line {}: "
+         "`return x.size")),
+        (unlike_branches, ("cannot compile unlike_branches: Can't unify return type from the following types: "
+         "Literal[str](negative), float64 (line {}: `")),
+        (with_block, ("cannot compile with_block: a function that is mapped has no with blocks (line {}: "
+         "`with numba.objmode(")),
+        (drawing, ("drawing cannot be mapped: it draws random numbers, so its results would depend on the threads; "
+         "draw them before and pass them as an argument")),
         (drawing_with_numpy, "drawing_with_numpy cannot be mapped: it draws random numbers"),
         (drawing_in_a_helper, "drawing_in_a_helper cannot be mapped: it draws random numbers"),
-        (printing, "printing cannot be mapped: it runs Python code (print, objmode or a Python callback), for which "
-         "threads would have to wait for each other; leave that out of the function"),
+        (printing, ("printing cannot be mapped: it runs Python code (print, objmode or a Python callback), for which "
+         "threads would have to wait for each other; leave that out of the function")),
         (nothing, "nothing returns None, or raises whatever it is given" + RETURN),
         (always_raising, "always_raising returns None, or raises whatever it is given" + RETURN),
         (sometimes_nothing, "sometimes_nothing returns float64 for some arguments and None for others" + RETURN),
@@ -124,13 +124,13 @@ def array_default(x: float, w: Any = weights) -> float:
         (lambda x: (x,), "<lambda> returns UniTuple(float64 x 1)" + RETURN),
         (lambda x: (x, (x, x)), "<lambda> returns Tuple(float64, UniTuple(float64 x 2))" + RETURN),
         (lambda x: np.array([x]), "<lambda> returns array(float64, 1d, C)" + RETURN),
-        (reads_an_array, "reads_an_array reads the global variable 'weights', of type ndarray: compiled code would "
+        (reads_an_array, ("reads_an_array reads the global variable 'weights', of type ndarray: compiled code would "
          "keep a copy of what it holds now, and not see it change. Pass numbers as arguments, or use a tuple of "
-         "numbers"),
+         "numbers")),
         (reads_a_list, "reads_a_list reads the global variable 'names', of type list: "),
         (reads_an_array_in_a_tuple, "reads_an_array_in_a_tuple reads the global variable 'pairs', of type tuple: "),
-        (calls_one_that_reads_an_array, "calls_one_that_reads_an_array reads the global variable "
-         "'reads_an_array.weights', of type ndarray: "),
+        (calls_one_that_reads_an_array, ("calls_one_that_reads_an_array reads the global variable "
+         "'reads_an_array.weights', of type ndarray: ")),
         (array_default, "array_default reads the default of 'w', of type ndarray: "),
     ],
 )  # fmt: skip
@@ -192,7 +192,7 @@ async def streaming(x: float) -> Any:
     [
         (many, "many takes *xs; a function that is mapped must name its arguments: wrap it, as in lambda x: many(x)"),
         (named, "named takes **options; a function that is mapped must name its arguments"),
-        (keyword_only, "keyword_only needs the keyword argument 'n'; give it with functools.partial(keyword_only, n=...)"),
+        (keyword_only, "keyword_only needs the keyword argument 'n'; give it with functools.partial(keyword_only, n="),
         (no_argument, "no_argument takes no positional argument; a function that is mapped takes one or more"),
         (generating, "generating is a generator; a function that is mapped must return a number"),
         (waiting, "waiting is a coroutine; a function that is mapped must return a number"),
@@ -258,7 +258,9 @@ def test_number_of_arguments(inputs: Any, message: str) -> None:
 def test_types_that_a_cfunc_was_not_declared_for(signature: str, given: str, accepted: str) -> None:
     p = python_function(numba.cfunc(signature)(lambda z: z))
     assert p is not None
-    message = f"argument 'z' of <lambda> has type {np.dtype(given)}; accepted: what fits {accepted}, for which it is declared"
+    message = (
+        f"argument 'z' of <lambda> has type {np.dtype(given)}; accepted: what fits {accepted}, for which it is declared"
+    )
     with pytest.raises(TypeError, match=message):
         p.loop((np.dtype(given),))
 
@@ -289,14 +291,16 @@ def test_a_callback_that_is_called(prototype: Any) -> None:
     """It would take the GIL in every thread, or worse, not take it."""
     callback = prototype(ctypes.c_double, ctypes.c_double)(lambda x: x)
     for f in (lambda x: callback(x), lambda x: (callback, callback)[0](x)):
-        with pytest.raises(TypeError, match="<lambda> calls the captured variable 'callback', a ctypes function that runs"):
+        with pytest.raises(
+            TypeError, match="<lambda> calls the captured variable 'callback', a ctypes function that runs"
+        ):
             PythonFunction(f).loop((F8,))
 
 
 @pytest.mark.parametrize(
     ("page", "sentence"),
     [
-        ("Failed in nopython mode pipeline (step: x)\n\x1b[1mNo way\x1b[0m\n\nFile \"a.py\", line 3:", "No way"),
+        ('Failed in nopython mode pipeline (step: x)\n\x1b[1mNo way\x1b[0m\n\nFile "a.py", line 3:', "No way"),
         ("No match for:\n\n >>> f(a, b)\n \nThere are 3 candidate implementations:", "No match for: f(a, b)"),
         ("In <built-in function add> and Function(<function g at 0x7f>)", "In add and g"),
         ("Cannot unify a and b for '$phi1.2', defined at /tmp/a.py (3)", "Cannot unify a and b"),

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -15,6 +16,7 @@ import zoo
 from functions import TIMES
 from layouts import LAYOUTS
 
+import tmapad
 from tmapad import rrule, tmap
 
 N = 360_000
@@ -216,8 +218,8 @@ def test_peak_of_the_process() -> None:
     resource = pytest.importorskip("resource", reason="there is no getrusage on Windows")
     assert resource.RUSAGE_SELF == 0
     script = SCRIPT.format(unit=1 if sys.platform == "darwin" else 1024)
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
-    )
+    env = {**os.environ, "PYTHONPATH": str(Path(tmapad.__path__[0]).parent)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent, env=env, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= 10_000_000, "of 40 MB for an array"

@@ -75,7 +75,7 @@ static inline tmapad_half tmapad_double_to_half(double x) {
         return 0; \
     }
 #define INTEGERS(EACH) \
-    EACH(bool, "?", npy_bool, SAME) EACH(i8, "b", npy_byte, SAME) EACH(u8, "B", npy_ubyte, SAME) \
+    EACH(bool, "?", npy_bool, IS_TRUE) EACH(i8, "b", npy_byte, SAME) EACH(u8, "B", npy_ubyte, SAME) \
     EACH(i16, "h", npy_short, SAME) EACH(u16, "H", npy_ushort, SAME) EACH(i32, "i", npy_int, SAME) \
     EACH(u32, "I", npy_uint, SAME) EACH(il, "l", npy_long, SAME) EACH(ul, "L", npy_ulong, SAME) \
     EACH(i64, "q", npy_longlong, SAME) EACH(u64, "Q", npy_ulonglong, SAME)
@@ -86,12 +86,12 @@ static inline tmapad_half tmapad_double_to_half(double x) {
 #define HALF_IS_TRUE(x) (((x).bits & 0x7fffu) != 0)
 #define COMPLEX_IS_TRUE(x) ((x).parts[0] != 0 || (x).parts[1] != 0)
 #define INTEGER_CASTS_FROM(NAME, CHAR, FROM, CONVERT) \
-    CAST(NAME##_bool, FROM, npy_bool, IS_TRUE) CAST(NAME##_i8, FROM, npy_byte, SAME) \
-    CAST(NAME##_u8, FROM, npy_ubyte, SAME) CAST(NAME##_i16, FROM, npy_short, SAME) \
-    CAST(NAME##_u16, FROM, npy_ushort, SAME) CAST(NAME##_i32, FROM, npy_int, SAME) \
-    CAST(NAME##_u32, FROM, npy_uint, SAME) CAST(NAME##_il, FROM, npy_long, SAME) \
-    CAST(NAME##_ul, FROM, npy_ulong, SAME) CAST(NAME##_i64, FROM, npy_longlong, SAME) \
-    CAST(NAME##_u64, FROM, npy_ulonglong, SAME)
+    CAST(NAME##_bool, FROM, npy_bool, IS_TRUE) CAST(NAME##_i8, FROM, npy_byte, CONVERT) \
+    CAST(NAME##_u8, FROM, npy_ubyte, CONVERT) CAST(NAME##_i16, FROM, npy_short, CONVERT) \
+    CAST(NAME##_u16, FROM, npy_ushort, CONVERT) CAST(NAME##_i32, FROM, npy_int, CONVERT) \
+    CAST(NAME##_u32, FROM, npy_uint, CONVERT) CAST(NAME##_il, FROM, npy_long, CONVERT) \
+    CAST(NAME##_ul, FROM, npy_ulong, CONVERT) CAST(NAME##_i64, FROM, npy_longlong, CONVERT) \
+    CAST(NAME##_u64, FROM, npy_ulonglong, CONVERT)
 INTEGERS(INTEGER_CASTS_FROM)
 #define CAST_TO_HALF(NAME, FROM, CONVERT) \
     LOOP(cast_##NAME) { \

@@ -92,6 +92,8 @@ class Call:
     ----------
     arguments : list of Argument
         Of the function, in its order: captured ones and mapped ones.
+    mapped : list of int
+        Which of them are mapped: the others are captured, or have their defaults.
     captures : dict
         Names of the captured arguments, by position among all.
     kind : str
@@ -103,20 +105,22 @@ class Call:
 
     def __init__(self, f: Any, xs: Sequence[Any], dtype: np.dtype[Any] | None) -> None:
         function, bound = resolve(f)
-        names = _given(function, bound, len(xs))
-        self.captures = {index: names[index] for index in sorted(bound)}
-        rest = iter(xs)
+        self.mapped, defaults = _places(function, bound, len(xs))
+        given = {**dict(zip(self.mapped, xs, strict=True)), **bound, **defaults}
+        names = function.parameters[: len(given)]
+        self.captures = {i: names[i] for i in sorted(bound)}
         self.arguments = [
-            _captured(bound[i], name) if i in bound else as_argument(next(rest), name) for i, name in enumerate(names)
+            as_argument(given[i], name) if i in self.mapped else _captured(given[i], name)
+            for i, name in enumerate(names)
         ]
         for argument, name in zip(self.arguments, names, strict=True):
             if dtype is not None and dtype.kind != "c" and argument.array.dtype.kind == "c":
                 raise TypeError(
                     f"{name} is complex ({argument.array.dtype}); dtype={dtype} would drop its imaginary part"
                 )
-        mapped = [(a, name) for i, (a, name) in enumerate(zip(self.arguments, names, strict=True)) if i not in bound]
-        shape = broadcast_shape([a for a, _ in mapped], [name for _, name in mapped])
-        self.kind = result_kind([a for a, _ in mapped])
+        mapped = [self.arguments[i] for i in self.mapped]
+        shape = broadcast_shape(mapped, [names[i] for i in self.mapped])
+        self.kind = result_kind(mapped)
         kernel = function.kernel(tuple(a.type for a in self.arguments), dtype)
         ready = (a.ready(char, name) for a, char, name in zip(self.arguments, kernel.loop.in_chars, names, strict=True))
         self.frame = Frame(function, kernel, shape, tuple(ready))
@@ -141,17 +145,22 @@ class Call:
         return ys[0] if len(ys) == 1 else ys
 
 
-def _given(function: ScalarFunction, bound: dict[int, Any], mapped: int) -> tuple[str, ...]:
-    """Return the names of the arguments that are given; those left out at the end have their defaults."""
+def _places(function: ScalarFunction, bound: dict[int, Any], count: int) -> tuple[list[int], dict[int, Any]]:
+    """Return which arguments are mapped, and the values of those left out that have a number as their default.
+
+    Others left out must come last: compiled code then knows their defaults.
+    """
     free = [i for i in range(function.nin) if i not in bound]
-    given = sorted({*bound, *free[:mapped]})
-    if not 0 < mapped <= len(free) or len(given) < function.min_nin or given[-1] != len(given) - 1:
+    mapped, rest = free[:count], free[count:]
+    defaults = {i: value for i in rest if isinstance(value := function.default(i), (bool, int, float, complex))}
+    given = sorted({*bound, *mapped, *defaults})
+    if not 0 < count <= len(free) or len(given) < function.min_nin or given[-1] != len(given) - 1:
         least = "" if function.min_nin == function.nin else f"{function.min_nin} to "
         raise TypeError(
             f"{function.name} takes {least}{function.nin} argument{'s' * (function.nin > 1)}"
-            f"{f', of which {len(bound)} bound' if bound else ''}, but {mapped} {'was' if mapped == 1 else 'were'} given"
+            f"{f', of which {len(bound)} bound' if bound else ''}, but {count} {'was' if count == 1 else 'were'} given"
         )
-    return function.parameters[: len(given)]
+    return mapped, defaults
 
 
 def _captured(value: Any, name: str) -> Argument:

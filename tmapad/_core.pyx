@@ -112,7 +112,7 @@ watch_forks()
 
 cdef enum:
     MAX_ARGS = 64             # of one loop
-    MAX_SLOTS = 256           # of one program
+    MAX_SLOTS = 512           # of one program
     MAX_DIMS = 64             # NumPy's own limit
     LONG_STRIP = 8192         # elements of a strip that needs no scratch: large enough for its calls to cost nothing
     STATIC = 0                # schedules

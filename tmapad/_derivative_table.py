@@ -33,11 +33,13 @@ def power(y: Node, a: Node, b: Node) -> tuple[Operand, Operand]:
     """``b a^(b-1)`` and ``a^b log(a)``."""
     p = b - 1
     # What rounding b - 1 lost is made good: it matters where a^(b-1) is far from 1.
-    lost = (b - (p + 1)) * f.log(f.absolute(a))
+    logarithm = f.log(f.absolute(a))
+    lost = (b - (p + 1)) * logarithm
     slope = b * f.power(a, p) * (1 + f.select(f.isfinite(lost), lost, 0.0))
     # 0^b is 0 for all b > 0. For a < 0 the function of b lives at integers only.
     flat = f.equal(y, 0) & (a >= 0)
-    return f.select(f.equal(b, 0), 0.0, slope), f.select(flat, 0.0, y * f.log(a))
+    in_b = f.select(flat, 0.0, where_defined(a >= 0, y * logarithm))
+    return f.select(f.equal(b, 0), 0.0, slope), in_b
 
 
 rule(

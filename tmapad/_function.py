@@ -68,6 +68,12 @@ class ScalarFunction:
         """How many arguments it takes at least: the others of a Python function have defaults."""
         return self._value.min_nin if isinstance(self._value, PythonFunction) else self._value.nin
 
+    def default(self, argument: int) -> Any:
+        """Return the default of an argument of a Python function; None if it has none."""
+        if not isinstance(self._value, PythonFunction) or argument < self.min_nin:
+            return None
+        return self._value.default(argument)
+
     @property
     def nout(self) -> int | None:
         """The number of results; None for a Python function that was not compiled yet."""
@@ -198,7 +204,7 @@ class ScalarFunction:
 
     def differentiable(self, argument: int, kernel: Kernel) -> str:
         """Whether there is a derivative in an argument: "known", "none" (it has no gradient) or "unknown"."""
-        if argument in self._nondiff or kernel.loop.in_chars[argument] not in "fdFD":
+        if argument in self._nondiff or kernel.loop.in_chars[argument] not in "efdFD":
             return "none"
         if not kernel.active:
             return "known"

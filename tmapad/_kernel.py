@@ -59,6 +59,7 @@ class Kernel:
         self.value, self.form, self.loop, self.results = value, form, loop, results
         self.active = tuple(j for j, char in enumerate(results) if char in FLOATS)
         self._find_loop = find_loop
+        self._loops: dict[Hashable, Loop] = {}
         self._serial = serial
         self._programs: dict[Hashable, Planned] = {}
 
@@ -147,7 +148,14 @@ class Kernel:
     def _start(self, builder: Builder, arrays: tuple[str, ...]) -> Emission:
         inputs = [builder.input(char) for char in arrays]
         xs = [builder.cast(slot, char) for slot, char in zip(inputs, self.loop.in_chars, strict=True)]
-        return Emission(builder, self.value, self.loop, self._find_loop, xs)
+        return Emission(builder, self.value, self.loop, self._part_loop, xs)
+
+    def _part_loop(self, part: Implementation, types: tuple[Any, ...]) -> Loop:
+        """Find a loop once: a kernel's derivative is that of its value, whatever happens to globals in between."""
+        key = (id(part), types)  # parts live as long as the form
+        if key not in self._loops:
+            self._loops[key] = self._find_loop(part, types)
+        return self._loops[key]
 
     def _partials(self, call: Emission, wanted: tuple[int, ...]) -> dict[tuple[int, int], Partial]:
         """Partials, in the precision of their output: the types in which they are saved."""

@@ -50,7 +50,7 @@ def forward(
         lambda planned: [allocate(outputs, frame.shape, np.dtype(char)) for char in planned.chars],
     )
     inputs = [Input.of(argument) for argument in call.arguments]
-    pull = Pull(frame, inputs, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
+    pull = Pull(frame, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
     return call.results(outputs, out), pull
 
 
@@ -63,7 +63,7 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
         If the derivative in one of them is neither registered nor known.
     """
     function, kernel = call.frame.function, call.frame.kernel
-    mapped = [i for i in range(len(call.arguments)) if i not in call.captures]
+    mapped = call.mapped
     named = (
         None if wrt is None else [_position(name, call, mapped) for name in (wrt if isinstance(wrt, tuple) else (wrt,))]
     )
@@ -78,8 +78,8 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
     asked = range(len(call.arguments)) if named is None else sorted(set(named))
     for i in asked:
         argument = call.arguments[i]
-        if not argument.differentiable or (i in call.captures and _is_integer(argument)):
-            continue  # bools, and integers that were captured: these are constants
+        if not argument.differentiable or not (i in call.mapped or (i in call.captures and not _is_integer(argument))):
+            continue  # bools, integers that were captured, and defaults: these are constants
         known = function.differentiable(i, kernel)
         if known == "unknown" and named is None and isinstance(kernel.form, TableForm) and _is_integer(argument):
             continue  # the order of a Bessel function, say
@@ -97,11 +97,11 @@ def _is_integer(argument: Argument) -> bool:
 def no_derivative(call: Call, argument: int, asked: Sequence[int]) -> str:
     """The message for a derivative that nobody gave."""
     name, parameters, form = call.frame.function.name, call.frame.function.parameters, call.frame.kernel.form
-    mapped = [i for i in range(len(call.arguments)) if i not in call.captures]
+    mapped = call.mapped
     others = tuple(
         call.captures.get(i) or mapped.index(i)
         for i in asked
-        if i != argument and not (i in call.captures and _is_integer(call.arguments[i]))
+        if i != argument and (i in mapped or (i in call.captures and not _is_integer(call.arguments[i])))
     )
     less = f", or leave it out: rrule(..., wrt={others!r})" if len(call.arguments) > 1 else ""
     if isinstance(form, TableForm):
@@ -142,7 +142,8 @@ class Pull:
     frame : Frame
         Without arrays if they are not needed: nothing is held that is not.
     inputs : list of Input
-        The function's arguments, captured ones included; `captures` has the names of those, by position.
+        The function's arguments, captured ones included; `mapped` says which are mapped, and `captures` has the
+        names of those captured, by position.
     wanted : tuple of int
         Arguments that get a cotangent.
     residuals : tuple of ndarray or None
@@ -153,6 +154,7 @@ class Pull:
         self,
         frame: Frame,
         inputs: list[Input],
+        mapped: list[int],
         captures: dict[int, str],
         kind: str,
         wanted: tuple[int, ...],
@@ -161,7 +163,7 @@ class Pull:
     ) -> None:
         needed = residuals is None and frame.kernel.pairs(wanted)
         self.frame = frame if needed else Frame(frame.function, frame.kernel, frame.shape, ())
-        self.inputs, self.captures, self.kind = inputs, captures, kind
+        self.inputs, self.mapped, self.captures, self.kind = inputs, mapped, captures, kind
         self.wanted, self.residuals, self.options = wanted, residuals, options
 
     @property
@@ -171,27 +173,28 @@ class Pull:
 
     def __call__(self, dy: Any, out: Any) -> tuple[Any, ...]:
         dy = unthunk(dy)
-        mapped = [i for i in range(len(self.inputs)) if i not in self.captures]
-        given = self._given(out, mapped)
+        given = self._given(out)
         if dy is NO_TANGENT or dy is ZERO_TANGENT:
             for array in given.values():
                 array[...] = 0
-            return (NO_TANGENT, dy if self.captures else NO_TANGENT, *(given.get(i, dy) for i in mapped))
+            return (NO_TANGENT, dy if self.captures else NO_TANGENT, *(given.get(i, dy) for i in self.mapped))
         dys = self._cotangents(dy)
         results = self._run(dys, given)
         captured = {name: results[i] for i, name in self.captures.items() if i in results}
         df = Tangent(captured) if captured else NO_TANGENT
-        return (NO_TANGENT, df, *(results.get(i, NO_TANGENT) for i in mapped))
+        return (NO_TANGENT, df, *(results.get(i, NO_TANGENT) for i in self.mapped))
 
-    def _given(self, out: Any, mapped: list[int]) -> dict[int, Array]:
+    def _given(self, out: Any) -> dict[int, Array]:
         """Arrays given as ``out``, by argument: those of the right shape and type."""
         if out is None:
             return {}
         entries = out if isinstance(out, tuple) else (out,)
-        if len(entries) != len(mapped):
-            raise ValueError(f"out must have an array or None for each of {len(mapped)} arguments, not {len(entries)}")
+        if len(entries) != len(self.mapped):
+            raise ValueError(
+                f"out must have an array or None for each of {len(self.mapped)} arguments, not {len(entries)}"
+            )
         given: dict[int, Array] = {}
-        for k, (i, array) in enumerate(zip(mapped, entries, strict=True)):
+        for k, (i, array) in enumerate(zip(self.mapped, entries, strict=True)):
             if array is None:
                 continue
             name = f"out[{k}]"

@@ -118,7 +118,7 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
         if results is not None:
             return results[0] if len(results) == 2 else results[:len(results) - 1]
         y, call = map_elements(f, xs, None, None, as_options(None, schedule, None))
-        if key is not None and call.kind == "array":
+        if key is not None and call.kind == "array" and len(call.arguments) == len(xs):
             chars, kernel = tuple([x.dtype.char for x in xs]), call.frame.kernel
             planned = kernel.map(chars, kernel.results)
             shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results))
@@ -144,7 +144,7 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     if results is not None:
         return results[0], make_short_pullback(function, shortcuts[key, BACK], xs, results, schedule)
     y, pull = forward(f, xs, None, "auto", None, None, as_options(None, schedule, None))
-    if pull.kind == "array" and len(pull.frame.kernel.results) == 1 and pull.wanted and pull.frame.kernel.active:
+    if pull.kind == "array" and len(pull.inputs) == len(xs) and len(pull.frame.kernel.results) == 1 and pull.wanted and pull.frame.kernel.active:
         leave_shortcuts(shortcuts, key, tuple([x.dtype.char for x in xs]), pull)
     return y, make_pullback(pull)
 
@@ -210,7 +210,7 @@ cdef class MapPullback:
         if self._pull is None:
             frame = Frame(self.function, self.kernel, self.shape, () if self.saves else self.held)
             inputs = [Input(self.shape, "array", dtype) for dtype in self.dtypes]
-            self._pull = Pull(frame, inputs, {}, "array", self.wanted, self.held if self.saves else None,
+            self._pull = Pull(frame, inputs, list(range(len(inputs))), {}, "array", self.wanted, self.held if self.saves else None,
                               as_options(None, self.schedule, None))
         return self._pull
 

@@ -104,18 +104,20 @@ def scalar_ir(
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Numba's settings for the time of a compilation: no optimisation, no vector code, nothing of others."""
+    """Numba's settings while it compiles for us: no optimisation, no vector code, nothing kept for others."""
     with global_compiler_lock:
         config.reload_config()  # else Numba does, and takes the environment's word for what is set here
-        context = cpu_target.target_context
-        saved = config.OPT, config.LOOP_VECTORIZE, context.cached_internal_func
-        config.OPT = type(config.OPT)(0)
-        config.LOOP_VECTORIZE = 0
-        context.cached_internal_func = _INTERNAL_FUNCTIONS
+        context = cpu_target.target_context  # made now if it was not: it keeps the settings it was made with
+        ours = {"OPT": type(config.OPT)(0), "LOOP_VECTORIZE": 0, "DISABLE_JIT": 0, "BOUNDSCHECK": None}
+        saved = {name: getattr(config, name) for name in ours}
+        internal = context.cached_internal_func
         try:
+            vars(config).update(ours)
+            context.cached_internal_func = _INTERNAL_FUNCTIONS
             yield
         finally:
-            config.OPT, config.LOOP_VECTORIZE, context.cached_internal_func = saved
+            vars(config).update(saved)
+            context.cached_internal_func = internal
 
 
 def _compile(function: FunctionType, in_types: tuple[Any, ...], return_type: Any, division: str) -> Any:
@@ -130,7 +132,6 @@ def _compile(function: FunctionType, in_types: tuple[Any, ...], return_type: Any
     helpers = Helpers(options)
     flags = compiler.Flags()
     cpu_target.options.parse_as_flags(flags, options)
-    flags.boundscheck = True  # NUMBA_BOUNDSCHECK=0 would have switched it off
     flags.no_compile = True
     with helpers.compiling(function) as stripped:
         return compiler.compile_extra(

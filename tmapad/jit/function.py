@@ -134,6 +134,11 @@ class PythonFunction:
         loop = self._current().loops.get(chars)
         return self._compile_once(chars) if loop is None else loop
 
+    def default(self, argument: int) -> Any:
+        """Give the default of an argument that has one."""
+        defaults = self._function.__defaults__ or ()
+        return defaults[argument - self.nin + len(defaults)]
+
     def fingerprint(self) -> int:
         """Give a number that changes when something does that the compiled code depends on.
 

@@ -11,6 +11,7 @@ into the code (arrays, lists) are refused.
 import array
 import dis
 import sys
+from _ctypes import CFuncPtr
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tmapad._foreign import _FUNCFLAG_PYTHONAPI, CFuncPtr, _holds_callback
+from tmapad._foreign import _FUNCFLAG_PYTHONAPI, _holds_callback
 from tmapad.jit.raises import bare
 
 _MISSING = object()
@@ -227,9 +228,7 @@ def has_container(value: Any) -> bool:
 
 
 def _runs_python(value: Any) -> bool:
-    return isinstance(value, CFuncPtr) and (
-        bool(type(value)._flags_ & _FUNCFLAG_PYTHONAPI) or _holds_callback(value)
-    )
+    return isinstance(value, CFuncPtr) and (bool(type(value)._flags_ & _FUNCFLAG_PYTHONAPI) or _holds_callback(value))
 
 
 def _is_differentiable(value: Any) -> bool:
