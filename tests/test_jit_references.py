@@ -53,6 +53,15 @@ def reads_from_a_module_that_it_renames(x):
 def reads_from_a_module_in_a_module(x):
     return x * settings.inner.rate
 
+def reads_with_getattr(x):
+    return x * getattr(settings, "rate")
+
+def reads_from_an_argument(x, module):
+    return x * module.rate
+
+def hands_a_module_on(x):
+    return reads_from_an_argument(x, settings)
+
 def calls_from_a_module(x):
     return settings.function(x)
 
@@ -101,6 +110,8 @@ CHANGES: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], object], flo
      lambda n: setattr(n["settings"], "rate", 5.0), 2.0, 5.0),
     ("reads_from_a_module_in_a_module", {"settings": module(inner=module(rate=2.0))},
      lambda n: setattr(n["settings"].inner, "rate", 5.0), 2.0, 5.0),
+    ("reads_with_getattr", {"settings": module(rate=2.0)}, lambda n: setattr(n["settings"], "rate", 5.0), 2.0, 5.0),
+    ("hands_a_module_on", {"settings": module(rate=2.0)}, lambda n: setattr(n["settings"], "rate", 5.0), 2.0, 5.0),
     ("calls_from_a_module", {"settings": module(function=abs)}, lambda n: setattr(n["settings"], "function", other),
      1.0, 101.0),
     ("reads_in_a_lambda", {"rate": 2.0}, lambda n: n.update(rate=3.0), 2.0, 3.0),
@@ -166,6 +177,18 @@ def test_a_default() -> None:
     assert value(p) == 5
     f.__kwdefaults__ = {"m": 2.0}
     assert value(p) == 6
+
+
+def test_a_module_as_default() -> None:
+    settings = module(rate=2.0)
+
+    def f(x: float, m: Any = settings) -> float:
+        return x * m.rate  # type: ignore[no-any-return]
+
+    p = made(f)
+    assert value(p) == 2
+    settings.__dict__["rate"] = 5.0
+    assert value(p) == 5
 
 
 def test_an_equal_value_changes_nothing() -> None:

@@ -97,6 +97,14 @@ def array_default(x: float, w: Any = weights) -> float:
     return x * w[0]
 
 
+def calls_one_with_a_default(x: float) -> float:
+    return array_default(x)
+
+
+def function_default(x: float, g: Any = nothing) -> float:
+    return x
+
+
 # Functions, and what compiling them for float64 says.
 @pytest.mark.parametrize(
     ("f", "message"),
@@ -128,10 +136,12 @@ def array_default(x: float, w: Any = weights) -> float:
          "keep a copy of what it holds now, and not see it change. Pass numbers as arguments, or use a tuple of "
          "numbers")),
         (reads_a_list, "reads_a_list reads the global variable 'names', of type list: "),
-        (reads_an_array_in_a_tuple, "reads_an_array_in_a_tuple reads the global variable 'pairs', of type tuple: "),
+        (reads_an_array_in_a_tuple, "reads_an_array_in_a_tuple reads the global variable 'pairs', of type ndarray: "),
         (calls_one_that_reads_an_array, ("calls_one_that_reads_an_array reads the global variable "
          "'reads_an_array.weights', of type ndarray: ")),
-        (array_default, "array_default reads the default of 'w', of type ndarray: "),
+        (calls_one_with_a_default, "calls_one_with_a_default reads the default value 'array_default.w', of type "),
+        (function_default, "function_default has a function as the default value of 'g': call it by its own name"),
+        (array_default, "array_default reads the default value 'w', of type ndarray: "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compiled(f: Any, message: str) -> None:

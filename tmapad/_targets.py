@@ -84,10 +84,7 @@ class Target:
         else:
             sums = self._sum_rows(options)
         self._written = None  # the terms are not needed any more
-        total = sums.reshape(self.input.shape)
-        if self.out is not None:
-            np.copyto(self.out, total, casting="same_kind")
-        self._total = self.out if self.out is not None else total.astype(self.input.dtype)
+        self._total = sums.reshape(self.input.shape).astype(self.input.dtype)
 
     def _sum_rows(self, options: Options) -> Array:
         """Sums of rows of neighbouring terms, on all threads."""
@@ -101,14 +98,21 @@ class Target:
         return sums
 
     def result(self) -> Any:
-        """Return the cotangent as the kind of thing that the argument was."""
+        """Return the cotangent as the kind of thing that the argument was, or the array given for it."""
         assert self._total is not None
-        return self._total if self.out is not None else give_back(self._total, self.input.kind)
+        if self.out is None:
+            return give_back(self._total, self.input.kind)
+        if self._total is not self.out:
+            self.out[...] = self._total
+        return self.out
 
 
 def batches(targets: dict[int, Target], size: int) -> Iterator[dict[int, Target]]:
-    """Split cotangents into those computed in one run: of large arrays of products there may be one at a time."""
+    """Split cotangents into those computed in one run: of large arrays of products there may be one at a time.
+
+    Those that are written to arrays come last: these may be `dy` or arguments, which the other runs read.
+    """
     large = [i for i, target in targets.items() if target.sink.where == "products" and size > KEEP_TERMS]
-    yield {i: target for i, target in targets.items() if i not in large[1:]}
     for i in large[1:]:
         yield {i: targets[i]}
+    yield {i: target for i, target in targets.items() if i not in large[1:]}

@@ -2,7 +2,7 @@
 
 import importlib
 import itertools
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 from tmapad._core import Loop
 from tmapad._protocol import ArgType
 from tmapad.jit import arguments
-from tmapad.jit.references import References, has_container, is_numba, python_code_of
+from tmapad.jit.references import References, is_numba, python_code_of
 
 OLDEST_NUMBA = (0, 62)
 
@@ -181,14 +181,10 @@ class PythonFunction:
         # They need Numba, or llvmlite, which comes with it.
         from tmapad.jit import engine, frontend, loop
 
-        if found := references.container():
-            raise TypeError(self._no_container(f"{found.kind} {found.path!r}", found.value))
-        if found := references.callback():
-            raise TypeError(
-                f"{self.name} calls the {found.kind} {found.path!r}, a ctypes function that runs Python code, for "
-                "which threads would have to wait for each other: call the Python function itself"
-            )
-        defaults = [frontend.Omitted(default) for default in self._left_out(len(chars))]
+        if problem := references.problem():
+            raise TypeError(f"{self.name} {problem}")
+        left_out = arguments.parameters(self._function)[len(chars) :]
+        defaults = [frontend.Omitted(parameter.default) for parameter in left_out]
         scalar = frontend.scalar_ir(
             self._function, [*chars, *defaults], division=self._division, out_char=self._result or None
         )
@@ -198,19 +194,6 @@ class PythonFunction:
         # What it reads is kept along with the code, which may hold addresses of C functions found there.
         keep = (memory, references)
         return Loop(memory.address(loop.LOOP), 0, types, len(chars), can_fail=compiled.can_fail, keep=keep)
-
-    def _left_out(self, given: int) -> Iterator[Any]:
-        """Defaults of the arguments after the first `given`, keyword arguments included."""
-        for parameter in arguments.parameters(self._function)[given:]:
-            if has_container(parameter.default):
-                raise TypeError(self._no_container(f"default of {parameter.name!r}", parameter.default))
-            yield parameter.default
-
-    def _no_container(self, what: str, value: Any) -> str:
-        return (
-            f"{self.name} reads the {what}, of type {type(value).__name__}: compiled code would keep a copy of "
-            "what it holds now, and not see it change. Pass numbers as arguments, or use a tuple of numbers"
-        )
 
     def _in_char(self, number: int, given: ArgType, integer: Set[str]) -> str:
         """NumPy's character for the type that argument `number` is cast to."""

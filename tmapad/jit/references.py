@@ -24,7 +24,8 @@ from tmapad.jit.raises import bare
 
 _MISSING = object()
 _GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+# A constant may be the name that getattr is called with.
+_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_CONST"})
 _STABLE_PACKAGES = frozenset({*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"})
 _CONTAINERS = (np.ndarray, np.void, list, dict, set, bytearray, memoryview, array.array)
 
@@ -38,8 +39,8 @@ class Reference:
     path : str
         How the function gets at it: ``"rate"``, ``"settings.rate"``, ``"helper.rate"``.
     kind : str
-        "global variable", "captured variable" or "module attribute".
-    holder : dict, cell or module
+        "global variable", "captured variable", "module attribute" or "default value".
+    holder : dict, cell, module or function
         Where the value is looked up, under `key`.
     key : str
     value : object
@@ -104,13 +105,14 @@ class References:
         """Whether code compiled for `other` is right for this: equal numbers need not be the same object."""
         return self._tokens() == other._tokens()
 
-    def container(self) -> Reference | None:
-        """The first value, if any, whose contents the compiled code would keep a copy of."""
-        return next((reference for reference in self.all if has_container(reference.value)), None)
-
-    def callback(self) -> Reference | None:
-        """The first C function, if any, that is Python underneath, or needs the GIL."""
-        return next((one for one in self.all if any(map(_runs_python, _flat(one.value)))), None)
+    def problem(self) -> str | None:
+        """What cannot be compiled of it, if anything, as the end of a sentence that begins with the function."""
+        for reference in self.all:
+            for value in _flat(reference.value):
+                for is_wrong, why in _PROBLEMS.items():
+                    if is_wrong(reference, value):
+                        return why.format(kind=reference.kind, path=reference.path, type=type(value).__name__)
+        return None
 
     def numbers(self) -> dict[str, Any]:
         """Captured variables that hold a float, a complex number or an array of these."""
@@ -136,12 +138,14 @@ class References:
             if instruction.opname in _GLOBAL_LOADS:
                 names[instruction.argval] = None
             elif instruction.opname in _ATTRIBUTE_LOADS:
-                self._attributes.add(instruction.argval)
+                self._attributes |= {name for name in _flat(instruction.argval) if isinstance(name, str)}
         for name in names:
             value = function.__globals__.get(name, _MISSING)
             self._add(Reference(path + name, "global variable", function.__globals__, name, value))
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._add(Reference(path + name, "captured variable", cell, name, _contents(cell)))
+        for name, value in _defaults(function):
+            self._add(Reference(path + name, "default value", function, name, value))
 
     def _visit_modules(self) -> None:
         """Add what may be read from modules: every attribute that is named anywhere.
@@ -222,13 +226,35 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-def has_container(value: Any) -> bool:
-    """Whether the contents of `value`, or of a part of it, can change while the object stays the same."""
-    return any(isinstance(part, _CONTAINERS) for part in _flat(value))
+def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Names and values of the defaults of a function's arguments."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    defaults = function.__defaults__ or ()
+    yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    yield from (function.__kwdefaults__ or {}).items()
 
 
-def _runs_python(value: Any) -> bool:
-    return isinstance(value, CFuncPtr) and (bool(type(value)._flags_ & _FUNCFLAG_PYTHONAPI) or _holds_callback(value))
+def _is_container(_: Reference, value: Any) -> bool:
+    return isinstance(value, _CONTAINERS)
+
+
+def _runs_python(_: Reference, value: Any) -> bool:
+    if not isinstance(value, CFuncPtr):
+        return False
+    return bool(type(value)._flags_ & _FUNCFLAG_PYTHONAPI) or _holds_callback(value)
+
+
+def _is_default_function(reference: Reference, value: Any) -> bool:
+    return reference.kind == "default value" and python_code_of(value) is not None
+
+
+_PROBLEMS: dict[Callable[[Reference, Any], bool], str] = {
+    _is_container: "reads the {kind} {path!r}, of type {type}: compiled code would keep a copy of what it holds now, "
+    "and not see it change. Pass numbers as arguments, or use a tuple of numbers",
+    _runs_python: "calls the {kind} {path!r}, a ctypes function that runs Python code, for which threads would have "
+    "to wait for each other: call the Python function itself",
+    _is_default_function: "has a function as the {kind} of {path!r}: call it by its own name instead",
+}
 
 
 def _is_differentiable(value: Any) -> bool:
