@@ -2,13 +2,15 @@
 
 import math
 import traceback
+from types import ModuleType
 from typing import Any
 
 import numba
 import numpy as np
 import pytest
+from scipy import special
 
-from tmapad import register, rrule, tmap
+from tmapad import from_cython, register, rrule, tmap
 
 X = np.linspace(0.1, 4.0, 10_001)
 
@@ -130,3 +132,30 @@ def test_integers_that_are_not_differentiated() -> None:
 def test_errors(f: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         tmap(f, X)
+
+
+def test_registered_functions_are_called() -> None:
+    """C functions, Python functions and ufuncs: by their registered selves, as globals, captured or of a module."""
+    x = np.linspace(0.5, 3.0, 50)
+    j1 = from_cython("scipy.special.cython_special", "j1")
+    erf = from_cython("scipy.special.cython_special", "erf")
+    square = register(lambda x: x * x, derivative=lambda x: 2 * x)
+    sine = register(np.sin, replace=True)
+    module = ModuleType("of_a_user")
+    module.j1 = j1  # type: ignore[attr-defined]
+    for f, expected in (
+        (lambda x: -j1(x), -special.j1(x)),
+        (lambda x: erf(x) + 1.0, special.erf(x) + 1.0),
+        (lambda x: square(x) + sine(x), x * x + np.sin(x)),
+        (lambda x: module.j1(x), special.j1(x)),  # type: ignore[attr-defined]
+    ):
+        np.testing.assert_allclose(tmap(f, x), expected, rtol=1e-15)
+    j0 = from_cython("scipy.special.cython_special", "j0", derivative=lambda x: -j1(x), check=0.7)
+    _, back = rrule(tmap, j0, x)
+    np.testing.assert_array_equal(back(np.ones_like(x))[2], -special.j1(x))
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    raising = from_cython("scipy.special.cython_special", "j1", raises=True)
+    with pytest.raises(TypeError, match="j1 cannot be called from a compiled Python function"):
+        tmap(lambda x: raising(x), np.ones(3))

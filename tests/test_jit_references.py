@@ -53,9 +53,6 @@ def reads_from_a_module_that_it_renames(x):
 def reads_from_a_module_in_a_module(x):
     return x * settings.inner.rate
 
-def reads_with_getattr(x):
-    return x * getattr(settings, "rate")
-
 def reads_from_an_argument(x, module):
     return x * module.rate
 
@@ -110,7 +107,6 @@ CHANGES: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], object], flo
      lambda n: setattr(n["settings"], "rate", 5.0), 2.0, 5.0),
     ("reads_from_a_module_in_a_module", {"settings": module(inner=module(rate=2.0))},
      lambda n: setattr(n["settings"].inner, "rate", 5.0), 2.0, 5.0),
-    ("reads_with_getattr", {"settings": module(rate=2.0)}, lambda n: setattr(n["settings"], "rate", 5.0), 2.0, 5.0),
     ("hands_a_module_on", {"settings": module(rate=2.0)}, lambda n: setattr(n["settings"], "rate", 5.0), 2.0, 5.0),
     ("calls_from_a_module", {"settings": module(function=abs)}, lambda n: setattr(n["settings"], "function", other),
      1.0, 101.0),

@@ -105,6 +105,21 @@ def function_default(x: float, g: Any = nothing) -> float:
     return x
 
 
+def reads_with_getattr(x: float) -> float:
+    return x * getattr(math, "pi")  # noqa: B009
+
+
+find = getattr
+
+
+def reads_with_another_getattr(x: float) -> float:
+    return x * find(math, "pi")  # type: ignore[no-any-return]
+
+
+def unknown_to_numba(x: float) -> float:
+    return x * np.i0(x)  # type: ignore[no-any-return]
+
+
 # Functions, and what compiling them for float64 says.
 @pytest.mark.parametrize(
     ("f", "message"),
@@ -115,6 +130,7 @@ def function_default(x: float, g: Any = nothing) -> float:
          'add(float64, Literal[str](a)) (line {}: `return y + "a"')),
         (no_such_attribute, ("cannot compile no_such_attribute: Unknown attribute 'size' of type float64 (line {}: "
          "`return x.size")),
+        (unknown_to_numba, "cannot compile unknown_to_numba: Use of unsupported NumPy function 'numpy.i0'"),
         (unlike_branches, ("cannot compile unlike_branches: Can't unify return type from the following types: "
          "Literal[str](negative), float64 (line {}: `")),
         (with_block, ("cannot compile with_block: a function that is mapped has no with blocks (line {}: "
@@ -140,6 +156,8 @@ def function_default(x: float, g: Any = nothing) -> float:
         (calls_one_that_reads_an_array, ("calls_one_that_reads_an_array reads the global variable "
          "'reads_an_array.weights', of type ndarray: ")),
         (calls_one_with_a_default, "calls_one_with_a_default reads the default value 'array_default.w', of type "),
+        (reads_with_getattr, "reads_with_getattr uses getattr, of which Numba remembers what it once gave: write"),
+        (reads_with_another_getattr, "reads_with_another_getattr uses getattr"),
         (function_default, "function_default has a function as the default value of 'g': call it by its own name"),
         (array_default, "array_default reads the default value 'w', of type ndarray: "),
     ],
@@ -202,7 +220,8 @@ async def streaming(x: float) -> Any:
     [
         (many, "many takes *xs; a function that is mapped must name its arguments: wrap it, as in lambda x: many(x)"),
         (named, "named takes **options; a function that is mapped must name its arguments"),
-        (keyword_only, "keyword_only needs the keyword argument 'n'; give it with functools.partial(keyword_only, n="),
+        (keyword_only, ("keyword_only has the keyword-only argument 'n' without a default; a function that is mapped "
+         "takes positional arguments: make it one")),
         (no_argument, "no_argument takes no positional argument; a function that is mapped takes one or more"),
         (generating, "generating is a generator; a function that is mapped must return a number"),
         (waiting, "waiting is a coroutine; a function that is mapped must return a number"),

@@ -59,7 +59,7 @@ def implementation(f: Any, role: str, *, from_output: bool = False, **options: A
         inner = implementation(f.func, role, from_output=from_output, **options)
         return Bound(inner, positions(f, inner.name, inner.parameters))
     if isinstance(f, ScalarFunction):
-        return f._value
+        return f.implementation
     native = pointer(
         f,
         name=options.get("name"),

@@ -14,12 +14,12 @@ from tmapad._explain import Explanation, explain
 from tmapad._forms import Separate, Together
 from tmapad._kernel import Kernel, precision_of, result_chars
 from tmapad._pointers import Pointer
-from tmapad._protocol import ArgType, Implementation, computation_type
+from tmapad._protocol import ArgType, Implementation, Registered, computation_type
 from tmapad._ufuncs import TableForm, Ufunc
 from tmapad.jit import PythonFunction
 
 
-class ScalarFunction:
+class ScalarFunction(Registered):
     """A scalar function and its derivative, ready to be mapped.
 
     Made by `register` and `from_cython`. Calling it maps it: ``f(x)`` is ``tmap(f, x)``.
@@ -46,7 +46,8 @@ class ScalarFunction:
         name: str | None = None,
         recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
     ) -> None:
-        self._value, self._form, self._nondiff, self._serial = value, form, nondiff, serial
+        self.implementation: Implementation = value
+        self._form, self._nondiff, self._serial = form, nondiff, serial
         self.name = name or value.name
         self._recipe = recipe  # a callable and its arguments, by which pickle makes the function again
         self._lock = threading.Lock()
@@ -61,28 +62,28 @@ class ScalarFunction:
     @property
     def nin(self) -> int:
         """The number of arguments."""
-        return self._value.nin
+        return self.implementation.nin
 
     @property
     def min_nin(self) -> int:
         """How many arguments it takes at least: the others of a Python function have defaults."""
-        return self._value.min_nin if isinstance(self._value, PythonFunction) else self._value.nin
+        return self.implementation.min_nin if isinstance(self.implementation, PythonFunction) else self.implementation.nin
 
     def default(self, argument: int) -> Any:
         """Return the default of an argument of a Python function; None if it has none."""
-        if not isinstance(self._value, PythonFunction) or argument < self.min_nin:
+        if not isinstance(self.implementation, PythonFunction) or argument < self.min_nin:
             return None
-        return self._value.default(argument)
+        return self.implementation.default(argument)
 
     @property
     def nout(self) -> int | None:
         """The number of results; None for a Python function that was not compiled yet."""
-        return self._value.nout
+        return self.implementation.nout
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the arguments."""
-        return self._value.parameters
+        return self.implementation.parameters
 
     @property
     def __name__(self) -> str:
@@ -102,7 +103,7 @@ class ScalarFunction:
         return self
 
     def __reduce__(self) -> Any:
-        found = _importable(self, self._value)
+        found = _importable(self, self.implementation)
         if found is not None:
             return found
         for part in self._parts:
@@ -148,7 +149,7 @@ class ScalarFunction:
         """Why the function runs on the calling thread alone; empty if it does not."""
         if self._serial:
             return "registered with threadsafe=False"
-        return "registered with raises=True" if getattr(self._value, "raises", False) else ""
+        return "registered with raises=True" if getattr(self.implementation, "raises", False) else ""
 
     def kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         """Return what the function does for arguments of these types, computed in `dtype` if one is given."""
@@ -175,20 +176,20 @@ class ScalarFunction:
                 f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}; {len(types)} types were given"
             )
         given = types if dtype is None else tuple(dtype for _ in types)
-        if isinstance(self._value, Ufunc):
+        if isinstance(self.implementation, Ufunc):
             if dtype is not None and dtype.char == "e":
                 given = tuple(np.dtype(np.float16) for _ in types)
-            loop = self._value.loop(given)
-            results: tuple[str, ...] = tuple(r.char for r in self._value.result_types(given))
+            loop = self.implementation.loop(given)
+            results: tuple[str, ...] = tuple(r.char for r in self.implementation.result_types(given))
         else:
-            loop = self._find_loop(self._value, given)
+            loop = self._find_loop(self.implementation, given)
             results = result_chars(loop, _precision(given, self._nondiff))
         form = self._form
         if isinstance(form, TableForm):
             form = form.for_types(loop.types)
         elif form is not None:
             form.check_outputs(self.name, loop.nout)
-        return Kernel(self._value, form, loop, results, self._find_loop, self._serial)
+        return Kernel(self.implementation, form, loop, results, self._find_loop, self._serial)
 
     def _find_loop(self, part: Implementation, types: tuple[Any, ...]) -> Any:
         """The loop of a part; arguments that are not differentiated stay integers in compiled functions."""
@@ -200,7 +201,7 @@ class ScalarFunction:
 
     def captured(self) -> tuple[str, ...]:
         """Return names of captured variables that hold numbers: they would have gradients, which nobody knows."""
-        return tuple(self._value.captured_numbers()) if isinstance(self._value, PythonFunction) else ()
+        return tuple(self.implementation.captured_numbers()) if isinstance(self.implementation, PythonFunction) else ()
 
     def differentiable(self, argument: int, kernel: Kernel) -> str:
         """Whether there is a derivative in an argument: "known", "none" (it has no gradient) or "unknown"."""

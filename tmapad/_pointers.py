@@ -88,6 +88,13 @@ class Pointer:
         """Whether it has a last ``void *`` that nothing was given for yet."""
         return self._user_data == (0, None) and all(s.trailing == "void *" for s in self.signatures)
 
+    def native(self, char: str) -> tuple[int, str] | None:
+        """Return address and last parameter ("" or "int") of the function of numbers of this type, if it can be called alone."""
+        found = self._natives.get(char)
+        if found is None or self.writer or self._raises or found.signature.trailing == "void *":
+            return None
+        return found.address, found.signature.trailing
+
     def with_data_of(self, other: "Pointer") -> "Pointer":
         """Return the same function, which gets the user data of another one."""
         return type(self)(self.name, tuple(self._natives.values()), other._user_data, raises=self._raises)

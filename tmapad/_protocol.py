@@ -50,6 +50,12 @@ class Implementation(Protocol):
         """
 
 
+class Registered:
+    """What a user registered, which compiled Python functions may call."""
+
+    implementation: Implementation  # of its value
+
+
 def numbered(nin: int) -> tuple[str, ...]:
     """Return names for arguments that have none, as NumPy numbers them."""
     return ("x",) if nin == 1 else tuple(f"x{i + 1}" for i in range(nin))

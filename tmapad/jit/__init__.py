@@ -8,6 +8,8 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `references`       what it reads from outside itself, and whether that is still the same
 `frontend`         Python function -> scalar IR, with Numba
 `pipeline`         what is changed in Numba's compilation
+`division`         complex division as IEEE has it
+`natives`          registered C functions that it calls
 `errors`           what Numba cannot compile, in one sentence
 `scalar`           the scalar IR, which is what the stages have in common
 `loop`             scalar IR -> loop -> object code

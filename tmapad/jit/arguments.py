@@ -51,8 +51,8 @@ def positional(function: FunctionType) -> list[inspect.Parameter]:
             result.append(parameter)
         elif parameter.default is parameter.empty:
             raise TypeError(
-                f"{name} needs the keyword argument {parameter.name!r}; give it with "
-                f"functools.partial({name}, {parameter.name}=...)"
+                f"{name} has the keyword-only argument {parameter.name!r} without a default; a function that is mapped "
+                "takes positional arguments: make it one"
             )
     if not result:
         raise TypeError(f"{name} takes no positional argument; a function that is mapped takes one or more")

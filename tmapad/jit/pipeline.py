@@ -10,8 +10,12 @@ from numba.core.ccallback import CFunc
 from numba.core.compiler_machinery import AnalysisPass, FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.typed_passes import NopythonTypeInference
 from numba.core.untyped_passes import IRProcessing, MakeFunctionToJitFunction
 
+from tmapad._protocol import Registered
+from tmapad.jit.division import DivideComplex
+from tmapad.jit.natives import as_function
 from tmapad.jit.raises import with_bare_raises
 from tmapad.jit.references import python_code_of
 
@@ -31,10 +35,13 @@ class Helpers:
     ----------
     pipeline : type
         The pipeline to compile with.
+    ieee : bool
+        Whether divisions by zero give infinities and NaNs.
     """
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
+        self.ieee = options.get("error_model") == "numpy"
         self._dispatchers: dict[tuple[FunctionType, tuple[Any, ...]], Any] = {}
         self.pipeline = type("Pipeline", (_Pipeline,), {"helpers": self})
 
@@ -53,9 +60,11 @@ class Helpers:
         if type(value) is tuple:
             parts = tuple(map(self.replacement, value))
             return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
-        if isinstance(value, FunctionType) and _is_known_to_numba(value):
+        if isinstance(value, FunctionType) and (_is_array_function(value) or _is_known_to_numba(value)):
             return value
         function = python_code_of(value)
+        if function is None and isinstance(value, Registered):
+            return self.replacement(as_function(value.implementation))
         return value if function is None else self._dispatcher(function, _declared(value))
 
     def _dispatcher(self, function: FunctionType, signatures: tuple[Any, ...]) -> Any:
@@ -79,6 +88,11 @@ def _declared(value: Any) -> tuple[Any, ...]:
     if isinstance(value, Dispatcher) and not value._can_compile:
         return tuple(value.nopython_signatures)
     return ()
+
+
+def _is_array_function(function: FunctionType) -> bool:
+    """Whether it is NumPy's or SciPy's. Numba says which it does not know; their source says nothing to it."""
+    return (function.__module__ or "").partition(".")[0] in {"numpy", "scipy"}
 
 
 def _is_known_to_numba(function: FunctionType) -> bool:
@@ -109,7 +123,9 @@ class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
                 if isinstance(value, ir.Expr) and value.op == "getattr":
                     module = ir_utils.guard(ir_utils.find_const, state.func_ir, value.value)
                     old = getattr(module, value.attr, None)
-                    if python_code_of(old) is None or (new := replacement(old)) is old:
+                    if python_code_of(old) is None and not isinstance(old, Registered):
+                        continue
+                    if (new := replacement(old)) is old:
                         continue
                     # In place of the old value: the definitions that Numba keeps of a variable refer to it.
                     definitions = state.func_ir._definitions[statement.target.name]
@@ -152,5 +168,6 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(RefuseContexts, IRProcessing)
         passes.add_pass_after(ReplaceHelpers, MakeFunctionToJitFunction)
+        passes.add_pass_after(DivideComplex, NopythonTypeInference)
         passes.finalize()
         return [passes]

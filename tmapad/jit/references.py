@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from tmapad._foreign import _FUNCFLAG_PYTHONAPI, _holds_callback
+from tmapad._protocol import Registered
 from tmapad.jit.raises import bare
 
 _MISSING = object()
 _GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-# A constant may be the name that getattr is called with.
-_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_CONST"})
+_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _STABLE_PACKAGES = frozenset({*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"})
 _CONTAINERS = (np.ndarray, np.void, list, dict, set, bytearray, memoryview, array.array)
 
@@ -138,7 +138,7 @@ class References:
             if instruction.opname in _GLOBAL_LOADS:
                 names[instruction.argval] = None
             elif instruction.opname in _ATTRIBUTE_LOADS:
-                self._attributes |= {name for name in _flat(instruction.argval) if isinstance(name, str)}
+                self._attributes.add(instruction.argval)
         for name in names:
             value = function.__globals__.get(name, _MISSING)
             self._add(Reference(path + name, "global variable", function.__globals__, name, value))
@@ -185,6 +185,8 @@ def python_code_of(value: Any) -> FunctionType | None:
         return _as_function(value.py_func)
     if is_numba(value, "ccallback", "CFunc"):
         return _as_function(value.__wrapped__)
+    if isinstance(value, Registered) and value.implementation.python is not None:
+        return _as_function(value.implementation.python)
     return None
 
 
@@ -248,11 +250,16 @@ def _is_default_function(reference: Reference, value: Any) -> bool:
     return reference.kind == "default value" and python_code_of(value) is not None
 
 
+def _is_getattr(reference: Reference, value: Any) -> bool:
+    return value is getattr or (value is _MISSING and reference.key == "getattr")
+
+
 _PROBLEMS: dict[Callable[[Reference, Any], bool], str] = {
     _is_container: "reads the {kind} {path!r}, of type {type}: compiled code would keep a copy of what it holds now, "
     "and not see it change. Pass numbers as arguments, or use a tuple of numbers",
     _runs_python: "calls the {kind} {path!r}, a ctypes function that runs Python code, for which threads would have "
     "to wait for each other: call the Python function itself",
+    _is_getattr: "uses getattr, of which Numba remembers what it once gave: write the name of the attribute",
     _is_default_function: "has a function as the {kind} of {path!r}: call it by its own name instead",
 }
 
