@@ -81,6 +81,9 @@ double not_negative(double x)
     return x == 1 ? -1.0 : 2 * x;
 }
 double not_negative_derivative(double x) { return not_negative(x) == 7 ? 0 : 2; }
+double not_negative_times(double a, double x) { return a * (not_negative(x) + x - x); }
+double not_negative_times_a(double a, double x) { return not_negative(x); }
+double not_negative_times_x(double a, double x) { return not_negative(x) == 7 ? 0 : 2 * a; }
 
 /* ---- a loop of tmapad's own kind: adds up its elements, and fails at the one number `fail` that it is given */
 

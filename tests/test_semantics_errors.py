@@ -264,3 +264,23 @@ def test_exceptions_of_native_code(run: dict[str, Any]) -> None:
     with pytest.raises(ArithmeticError, match=r"-2\.5 is negative") as error:
         back(x)
     assert "at element 123" in error.value.__notes__[0]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("n", [1000, 80_000])
+def test_exceptions_of_native_code_in_sums(n: int) -> None:
+    """Few terms of a sum are kept, of many only the sums of blocks: the element is the same."""
+    names = ("not_negative_times", "not_negative_times_a", "not_negative_times_x")
+    f, *partials = (c_library.function(name, nin=2) for name in names)
+    times = register(f, derivative=tuple(partials), raises=True, name="times", replace=True)
+    x = failing((n - 700, 4), (n - 400, 5), n=n)
+    _, back = rrule(tmap, times, 2.0, x)
+    assert back(np.ones(n))[2] == 2 * x.sum()
+    x[n - 700] = x[n - 400] = -2.5
+    for wrt in (None, 0):
+        held = np.abs(x)
+        _, back = rrule(tmap, times, 2.0, held, wrt=wrt)
+        held[...] = x
+        with pytest.raises(ArithmeticError, match=r"-2\.5 is negative") as error:
+            back(np.ones(n))
+        assert error.value.__notes__ == [f"tmapad: in times, at element {n - 700} with arguments (2.0, -2.5)"]

@@ -39,7 +39,8 @@ class Argument:
                 return np.asarray(self.given, char)
             except OverflowError:
                 raise OverflowError(f"{name} is {self.given!r:.40}, which {np.dtype(char)} does not hold") from None
-        return self.array.astype(char)
+        with np.errstate(all="ignore"):
+            return self.array.astype(char)
 
     @property
     def differentiable(self) -> bool:

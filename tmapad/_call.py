@@ -186,6 +186,7 @@ def run(
         num_threads=options.num_threads,
         schedule=options.schedule,
         chunk_size=options.chunk_size,
+        watch=frame.function.complains(),
     )
     if failure is not None:
         raise_failure(failure, planned.sources, frame, inputs)

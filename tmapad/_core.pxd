@@ -72,7 +72,7 @@ cdef class Program:
 
     cdef object execute(
         self, void **arrays, int ndim, cnp.npy_intp *shape, object num_threads, int schedule,
-        cnp.npy_intp chunk_size, bint c_order,
+        cnp.npy_intp chunk_size, bint watch, bint c_order,
     )
 
 

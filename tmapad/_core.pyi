@@ -58,6 +58,7 @@ class Program:
         num_threads: int | Callable[[], int] = 1,
         schedule: str = "dynamic",
         chunk_size: int | None = None,
+        watch: bool = False,
     ) -> Failure: ...
 
 class Elementwise:

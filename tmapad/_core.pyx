@@ -39,7 +39,7 @@ from numpy cimport npy_intp
 
 from tmapad cimport _openmp
 
-import threading
+import _thread
 
 import numpy as np
 
@@ -57,6 +57,12 @@ cdef extern from "_process.h" nogil:
     int forked "tmapad_forked"
     void watch_forks "tmapad_watch_forks"() noexcept
     bint exception_pending "tmapad_exception_pending"() noexcept
+
+cdef extern from "<fenv.h>" nogil:
+    ctypedef struct fenv_t:
+        pass
+    int fegetenv(fenv_t *environment) noexcept
+    int fesetenv(const fenv_t *environment) noexcept
 
 cdef extern from "_strided.h" nogil:
     ctypedef void (*copy_t "tmapad_copy")(

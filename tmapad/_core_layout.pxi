@@ -46,6 +46,7 @@ cdef struct run_t:
     npy_intp scratch_size    # of one worker
     char *scratch
     failure_t *failures      # one for each worker, written by that one alone
+    fenv_t environment       # of the calling thread: rounding, and whether subnormal numbers are flushed
     void *memory
     void *region_memory
     # Written by all workers.
@@ -83,7 +84,7 @@ cdef int bind(run_t *r, Program program, array_t **arrays, int ndim, npy_intp *s
     r.shape = <npy_intp *>(r.operands + program.nslots)
     axis_strides = r.shape + axes
     r.steps, r.nsteps, r.nslots = program.steps, program.nsteps, program.nslots
-    r.group, r.raises = program.group, program.raises
+    r.group = program.group
     r.grain = BLOCK if program.sums_blocks else program.group
     r.stop, r.interrupt, r.failures, r.scratch, r.reordered = 0, NULL, NULL, NULL, False
     r.n = 1

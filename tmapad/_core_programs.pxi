@@ -62,7 +62,8 @@ cdef class Program:
         PyMem_RawFree(self.steps)
         PyMem_RawFree(self.step_slots)
 
-    def run(self, tuple arrays, tuple shape, *, num_threads=1, str schedule="dynamic", chunk_size=None):
+    def run(self, tuple arrays, tuple shape, *, num_threads=1, str schedule="dynamic", chunk_size=None,
+            bint watch=False):
         """Run on arrays that broadcast to `shape`.
 
         Parameters
@@ -75,6 +76,8 @@ cdef class Program:
             one.
         schedule, chunk_size
             How elements are handed to threads; no result depends on it.
+        watch : bool
+            Run as if every loop raised: on the calling thread, an element at a time.
 
         Returns
         -------
@@ -94,22 +97,24 @@ cdef class Program:
         for i in range(len(shape)):
             dims[i] = shape[i]
         return self.execute(pointers, len(shape), dims, num_threads, SCHEDULES[schedule],
-                            0 if chunk_size is None else chunk_size, False)
+                            0 if chunk_size is None else chunk_size, watch, False)
 
     cdef object execute(self, void **arrays, int ndim, npy_intp *shape, object num_threads, int schedule,
-                        npy_intp chunk_size, bint c_order):
+                        npy_intp chunk_size, bint watch, bint c_order):
         cdef run_t r
         cdef bint again
         r.memory = NULL
         r.region_memory = NULL
         try:
             # A run that fails may be repeated in C order, but not once inputs have been written to.
-            c_order = c_order or self.sums_blocks or (self.can_fail and shares_data(self, <array_t **>arrays))
+            in_place = (self.can_fail or watch) and shares_data(self, <array_t **>arrays)
+            c_order = c_order or self.sums_blocks or in_place
             bind(&r, self, <array_t **>arrays, ndim, shape, c_order)
-            r.schedule, r.chunk = schedule, chunk_size
+            r.schedule, r.chunk, r.raises = schedule, chunk_size, self.raises or watch
             if r.n:
-                launch(&r, 1 if self.serial or self.raises else num_threads)
+                launch(&r, 1 if self.serial or r.raises else num_threads)
             if load(&r.failed) >= r.n:
+                raise_pending()        # by a loop that was not known to raise: the element is not known either
                 return None
             error = None
             try:
@@ -121,7 +126,7 @@ cdef class Program:
             PyMem_RawFree(r.memory)
             PyMem_RawFree(r.region_memory)
         if again:
-            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, True)
+            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, watch, True)
         return (*failure, error)
 
 
@@ -188,7 +193,7 @@ cdef class Elementwise:
         results = [cnp.PyArray_EMPTY(ndim, shape, self.outputs[i], 0) for i in range(self.nout)]
         for i in range(self.nout):
             pointers[self.nin + i] = <void *>results[i]
-        results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False))
+        results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False))
         return tuple(results)
 
 

@@ -23,17 +23,21 @@ cdef npy_intp take(run_t *r, npy_intp *hi) noexcept nogil:
 cdef void work(run_t *r, int number) noexcept nogil:
     """One worker: takes chunks until there are none, or none that matters."""
     cdef worker_t w
+    cdef fenv_t own
     cdef npy_intp lo, hi = 0, end
+    fegetenv(&own)
+    fesetenv(&r.environment)
     start(r, &w, number, number == 0)
     while not r.stop:
         lo = take(r, &hi)
         if lo >= load(&r.failed):
-            return
+            break
         end = run_range(r, &w, lo, hi)
         if w.failed:
             r.failures[number].index, r.failures[number].step = end, w.failed_step
             fetch_min(&r.failed, end)
-            return
+            break
+    fesetenv(&own)
 
 
 cdef void region(run_t *r) noexcept nogil:
@@ -70,6 +74,7 @@ cdef int launch(run_t *r, object num_threads) except -1:
         if threads == 1 or done == r.n or w.failed or r.stop:
             return raise_interrupt(r)
     r.first = r.next = done
+    fegetenv(&r.environment)
     size_chunks(r, threads)
     allocate_scratch(r, r.workers)
     if r.workers == 1:
@@ -137,24 +142,30 @@ cdef tuple lowest_failure(run_t *r):
 
 
 cdef class _Region:
+    """Runs a region in a thread of its own."""
     cdef run_t *run
+    cdef object done
 
     def __call__(self):
         with nogil:
             region(self.run)
+        self.done.release()
 
 
 cdef int region_on_new_thread(run_t *r) except -1:
     """In a forked child OpenMP's threads are gone, but a thread made after the fork starts its own."""
     cdef _Region job = _Region()
-    job.run = r
-    thread = threading.Thread(target=job, name="tmapad")
-    thread.start()
+    cdef bint running = True
+    job.run, job.done = r, _thread.allocate_lock()
+    job.done.acquire()
+    _thread.start_new_thread(job, ())
+    # The thread works in this frame's memory. Whatever a signal handler raises: stop it, and wait until it has stopped.
     interrupt = None
-    while thread.is_alive():
+    while running:
         try:
-            thread.join()
-        except BaseException as error:    # the thread works in this frame's memory: stop it, and wait for its end
+            job.done.acquire()
+            running = False
+        except BaseException as error:
             r.stop, interrupt = 1, error
     if interrupt is not None:
         raise interrupt

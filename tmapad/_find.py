@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -23,7 +22,6 @@ ACCEPTED = (
 _registered: dict[int, tuple[Any, ScalarFunction]] = {}
 _seen: dict[int, tuple[Any, ScalarFunction]] = {}
 _SEEN_AT_MOST = 256  # functions that were never registered, the last ones used
-_lock = threading.Lock()
 
 
 def find(f: Any) -> ScalarFunction:
@@ -40,10 +38,9 @@ def find(f: Any) -> ScalarFunction:
     if found is not None:
         return found[1]
     made = _make(f, "f")
-    with _lock:
-        if len(_seen) >= _SEEN_AT_MOST:
-            del _seen[next(iter(_seen))]
-        _seen[id(f)] = (f, made)  # which keeps f alive, and so its id its own
+    for oldest in list(_seen)[:-_SEEN_AT_MOST]:
+        _seen.pop(oldest, None)
+    _seen[id(f)] = (f, made)  # which keeps f alive, and so its id its own
     return made
 
 
@@ -86,9 +83,8 @@ def registered(f: Any) -> ScalarFunction | None:
 
 def remember(f: Any, function: ScalarFunction) -> None:
     """From now on `f` stands for the function."""
-    with _lock:
-        _registered[id(f)] = (f, function)
-        _seen.pop(id(f), None)
+    _registered[id(f)] = (f, function)
+    _seen.pop(id(f), None)
 
 
 def resolve(f: Any) -> tuple[ScalarFunction, dict[int, Any]]:

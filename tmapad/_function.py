@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +49,6 @@ class ScalarFunction(Registered):
         self._form, self._nondiff, self._serial = form, nondiff, serial
         self.name = name or value.name
         self._recipe = recipe  # a callable and its arguments, by which pickle makes the function again
-        self._lock = threading.Lock()
         self._kernels: dict[Any, Kernel] = {}
         self._version: tuple[int, ...] = ()
         # What `tmap` and `rrule` found for arrays of certain types: see _tmap.pyx.
@@ -67,7 +65,9 @@ class ScalarFunction(Registered):
     @property
     def min_nin(self) -> int:
         """How many arguments it takes at least: the others of a Python function have defaults."""
-        return self.implementation.min_nin if isinstance(self.implementation, PythonFunction) else self.implementation.nin
+        return (
+            self.implementation.min_nin if isinstance(self.implementation, PythonFunction) else self.implementation.nin
+        )
 
     def default(self, argument: int) -> Any:
         """Return the default of an argument of a Python function; None if it has none."""
@@ -154,12 +154,11 @@ class ScalarFunction(Registered):
     def kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         """Return what the function does for arguments of these types, computed in `dtype` if one is given."""
         self.refresh()
-        key = (types, dtype)
-        found = self._kernels.get(key)
+        key, kernels = (types, dtype), self._kernels
+        found = kernels.get(key)
         if found is None:
-            made = self._make_kernel(types, dtype)
-            with self._lock:
-                found = self._kernels.setdefault(key, made)
+            # If `refresh` puts another dictionary in the place of this one meanwhile, the kernel is used this once.
+            found = kernels.setdefault(key, self._make_kernel(types, dtype))
         return found
 
     def refresh(self) -> None:
@@ -167,8 +166,7 @@ class ScalarFunction(Registered):
         if self._python:
             version = tuple(part.fingerprint() for part in self._python)
             if version != self._version:
-                with self._lock:
-                    self._kernels, self._shortcuts, self._version = {}, {}, version
+                self._kernels, self._shortcuts, self._version = {}, {}, version
 
     def _make_kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         if not self.min_nin <= len(types) <= self.nin:
@@ -198,6 +196,13 @@ class ScalarFunction(Registered):
         if isinstance(part, PythonFunction):
             return part.loop(types, integer=frozenset(self.parameters[i] for i in self._nondiff) & set(part.parameters))
         return part.loop(types)
+
+    def complains(self) -> bool:
+        """Whether the function may raise or warn now although it usually does not: SciPy's do if told to."""
+        if not isinstance(self.implementation, Ufunc) or self.implementation.origin != "scipy":
+            return False
+        actions: dict[str, str] = sys.modules["scipy.special"].geterr()
+        return any(action != "ignore" for kind, action in actions.items() if kind != "memory")
 
     def captured(self) -> tuple[str, ...]:
         """Return names of captured variables that hold numbers: they would have gradients, which nobody knows."""

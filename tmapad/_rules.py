@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ from tmapad._errors import NoRuleError
 Rule = Callable[..., tuple[Any, Callable[..., Any]]]
 
 _rules: dict[Any, Rule] = {}
-_lock = threading.Lock()
 
 
 def rrule(f: Callable[..., Any], /, *xs: Any, **keywords: Any) -> tuple[Any, Callable[..., Any]]:
@@ -93,8 +91,7 @@ def register_rule(f: Callable[..., Any]) -> Callable[[Rule], Rule]:
     """
 
     def decorator(rule: Rule) -> Rule:
-        with _lock:
-            _rules[f] = rule
+        _rules[f] = rule
         return rule
 
     return decorator

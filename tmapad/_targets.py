@@ -84,7 +84,8 @@ class Target:
         else:
             sums = self._sum_rows(options)
         self._written = None  # the terms are not needed any more
-        self._total = sums.reshape(self.input.shape).astype(self.input.dtype)
+        with np.errstate(all="ignore"):
+            self._total = sums.reshape(self.input.shape).astype(self.input.dtype)
 
     def _sum_rows(self, options: Options) -> Array:
         """Sums of rows of neighbouring terms, on all threads."""

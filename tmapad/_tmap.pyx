@@ -113,8 +113,8 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
         function = f if type(f) is ScalarFunction else find(f)
         if function._python:
             function.refresh()
-        key, shortcuts = type_key(xs), function._shortcuts
-        results = take_shortcut(shortcuts, key, xs, schedule)
+        key, shortcuts = None if function.complains() else type_key(xs), function._shortcuts
+        results = take_shortcut(shortcuts, key, xs, schedule) if key is not None else None
         if results is not None:
             return results[0] if len(results) == 2 else results[:len(results) - 1]
         y, call = map_elements(f, xs, None, None, as_options(None, schedule, None))
@@ -132,11 +132,11 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     """The rule of `tmap`: see `rrule`."""
     usual = (out is None and dtype is None and wrt is None and type(residuals) is str and residuals == "auto"
              and plain(num_threads, chunk_size) and type(f) is not partial)
-    key = type_key(xs) if usual else None
+    function = find(f) if usual else None
+    key = type_key(xs) if usual and not function.complains() else None
     if key is None:
         y, pull = forward(f, xs, wrt, residuals, out, dtype, as_options(num_threads, schedule, chunk_size))
         return y, make_pullback(pull)
-    function = f if type(f) is ScalarFunction else find(f)
     if function._python:
         function.refresh()
     shortcuts = function._shortcuts
@@ -144,7 +144,9 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     if results is not None:
         return results[0], make_short_pullback(function, shortcuts[key, BACK], xs, results, schedule)
     y, pull = forward(f, xs, None, "auto", None, None, as_options(None, schedule, None))
-    if pull.kind == "array" and len(pull.inputs) == len(xs) and len(pull.frame.kernel.results) == 1 and pull.wanted and pull.frame.kernel.active:
+    kernel = pull.frame.kernel
+    if (pull.kind == "array" and len(pull.inputs) == len(xs) and len(kernel.results) == 1
+            and pull.wanted and kernel.active):
         leave_shortcuts(shortcuts, key, tuple([x.dtype.char for x in xs]), pull)
     return y, make_pullback(pull)
 
@@ -196,7 +198,7 @@ cdef class MapPullback:
         cdef tuple results
         cdef list cotangents
         cdef int k
-        if self.short is not None and out is None and cnp.PyArray_CheckExact(dy):
+        if self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and not self.function.complains():
             results = self.short.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0)
             if results is not None and results[len(results) - 1] is None:
                 cotangents = [NOTHING] * (2 + len(self.dtypes))
@@ -210,7 +212,8 @@ cdef class MapPullback:
         if self._pull is None:
             frame = Frame(self.function, self.kernel, self.shape, () if self.saves else self.held)
             inputs = [Input(self.shape, "array", dtype) for dtype in self.dtypes]
-            self._pull = Pull(frame, inputs, list(range(len(inputs))), {}, "array", self.wanted, self.held if self.saves else None,
+            saved = self.held if self.saves else None
+            self._pull = Pull(frame, inputs, list(range(len(inputs))), {}, "array", self.wanted, saved,
                               as_options(None, self.schedule, None))
         return self._pull
 

@@ -6,7 +6,6 @@ import functools
 import gc
 import inspect
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,8 +25,6 @@ ACCEPTED = frozenset("?bBhHiIlLqQefdFD")
 ABOUT_THE_TYPE = frozenset({"nextafter", "spacing"})
 # The values of the Python scalars that adapt to the types beside them.
 WEAK: dict[type, complex] = {int: 0, float: 0.0, complex: 0j}
-
-_compiling = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,9 @@ class Ufunc:
         half = tuple(np.dtype("f") if given == np.dtype("e") else given for given in inputs)
         dtypes = _concrete(half)
         chars = "".join(dtype.char for dtype in dtypes)
-        with _compiling:
+        from tmapad.jit import frontend  # noqa: F401 - from now on the lock is held over forks
+
+        with sys.modules["numba.core.compiler_lock"].global_compiler_lock:
             if not self._compiled(chars) and set(chars) <= ACCEPTED:
                 self._add(dtypes, inputs)
         resolved = None if self._compiled(chars) else self._resolve(half)
