@@ -123,10 +123,12 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
         else:
             n = whole
             done = run_strip(r, w, lo, n, False)
-        lo += done
         if r.raises and exception_pending():
-            w.failed = True
-            return lo - 1
+            done = 0 if n == 1 else find_raising(r, w, lo, n)
+            w.failed = exception_pending()
+            if w.failed:
+                return lo + done
+        lo += done
         if r.stop:
             return lo
         if done < n:
@@ -137,6 +139,19 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
         if w.countdown <= 0 and lo < hi:
             look_at_the_clock(r, w)
     return hi
+
+
+cdef npy_intp find_raising(run_t *r, worker_t *w, npy_intp lo, npy_intp n) noexcept nogil:
+    """How many elements of a block do not raise: they are run again, one at a time."""
+    cdef npy_intp i
+    with gil:
+        PyErr_Clear()
+    for i in range(lo, lo + n):
+        run_strip(r, w, i, 1, r.group > 1)
+        if exception_pending():
+            return i - lo
+    run_strip(r, w, lo, n, n % r.group != 0)      # it raised once, and not again: all is well if it does not now
+    return 0 if exception_pending() else n
 
 
 cdef void look_at_the_clock(run_t *r, worker_t *w) noexcept nogil:
