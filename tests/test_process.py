@@ -176,3 +176,73 @@ def test_short_lived_threads_leave_nothing_behind() -> None:
         thread.start()
         thread.join()
     assert len(os.listdir("/proc/self/task")) <= before + 4
+
+
+CHILD_SIGNALS = """
+import os, random, signal, sys, time, numpy as np
+from tmapad import tmap
+
+x = np.linspace(0.1, 1, 300_000)
+y = tmap(np.exp, x, num_threads=2)
+pid = os.fork()
+if pid:
+    sys.exit(os.waitpid(pid, 0)[1] != 0)
+
+class Alarm(Exception):
+    pass
+
+def handler(number, frame):
+    raise Alarm
+
+signal.signal(signal.SIGALRM, handler)
+end, done, stopped = time.monotonic() + 3, 0, 0
+while time.monotonic() < end:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-3))
+        z = tmap(np.exp, x, num_threads=2)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if (z != y).any():
+            os._exit(2)
+        done += 1
+    except Alarm:
+        stopped += 1
+    finally:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Alarm:
+            pass
+os._exit(0 if done and stopped else 3)
+"""
+
+
+@needs_fork
+def test_signal_handlers_raise_at_any_time_in_a_forked_child() -> None:
+    run_python(CHILD_SIGNALS)
+
+
+COMPILING = """
+import os, signal, sys, threading, time, numba, numpy as np
+from tmapad import tmap
+
+functions = [numba.vectorize(eval(f"lambda x: x * x + {i}.5")) for i in range(8)]
+functions += [eval(f"lambda x: x * x + {i}.25") for i in range(8)]
+thread = threading.Thread(target=lambda: [tmap(f, np.ones(3)) for f in functions])
+thread.start()
+time.sleep(float(sys.argv[1]))
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all() and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
+    os._exit(0 if good else 1)
+thread.join()
+sys.exit(os.waitpid(pid, 0)[1] != 0)
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize("delay", ["0.3", "0.7", "1.2"])
+def test_a_child_forked_during_a_compilation_compiles(delay: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMPILING, delay], capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stderr
