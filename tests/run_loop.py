@@ -3,6 +3,7 @@
 import ctypes
 
 import numpy as np
+
 from tmapad._core import Loop
 
 

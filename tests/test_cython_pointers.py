@@ -16,9 +16,9 @@ from foreign import address_of, capsule
 from native_build import native_functions
 from run_loop import call, run
 from scipy.special import cython_special
-from tmapad._core import Loop
 
 import tmapad
+from tmapad._core import Loop
 from tmapad._errors import SignatureError
 from tmapad._pointers import Pointer, cython_pointers, pointer
 

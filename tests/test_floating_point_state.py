@@ -1,4 +1,4 @@
-"""Rounding, subnormal numbers and error settings: those of the calling thread hold in all threads, and are left as they are."""
+"""Rounding, subnormal numbers, error settings: the calling thread's hold in all threads, and are left as they are."""
 
 import contextlib
 import ctypes

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from tmapad import _core, rrule, tmap
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not list its threads")
+TASKS = Path("/proc/self/task")
+needs_proc = pytest.mark.skipif(not TASKS.is_dir(), reason="the system does not list its threads")
 needs_openmp = pytest.mark.skipif(not _core.openmp_enabled(), reason="built without OpenMP")
 
 
@@ -126,6 +128,11 @@ def test_ctrl_c_ends_a_call_and_the_next_one_works() -> None:
     assert run_python(INTERRUPT, timeout=120).split() == ["interrupted"] * 4
 
 
+def work_for_long(x: np.ndarray) -> None:
+    for _ in range(200):
+        tmap(np.cbrt, x, num_threads=2)
+
+
 def test_a_signal_handler_runs_during_a_call_and_its_error_is_raised() -> None:
     if not hasattr(signal, "setitimer"):
         pytest.skip("the system has no interval timer")
@@ -138,8 +145,7 @@ def test_a_signal_handler_runs_during_a_call_and_its_error_is_raised() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(ArithmeticError, match="from the handler"):
-            for _ in range(200):
-                tmap(np.cbrt, x, num_threads=2)
+            work_for_long(x)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -170,12 +176,12 @@ def test_short_lived_threads_leave_nothing_behind() -> None:
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    before = len(os.listdir("/proc/self/task"))
+    before = len(list(TASKS.iterdir()))
     for _ in range(200):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert len(os.listdir("/proc/self/task")) <= before + 4
+    assert len(list(TASKS.iterdir())) <= before + 4
 
 
 CHILD_SIGNALS = """
@@ -232,7 +238,8 @@ time.sleep(float(sys.argv[1]))
 pid = os.fork()
 if pid == 0:
     signal.alarm(30)
-    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all() and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
+    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all()
+    good = good and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
     os._exit(0 if good else 1)
 thread.join()
 sys.exit(os.waitpid(pid, 0)[1] != 0)
@@ -243,6 +250,10 @@ sys.exit(os.waitpid(pid, 0)[1] != 0)
 @pytest.mark.parametrize("delay", ["0.3", "0.7", "1.2"])
 def test_a_child_forked_during_a_compilation_compiles(delay: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILING, delay], capture_output=True, text=True, timeout=90, check=False
+        [sys.executable, "-W", "ignore", "-c", COMPILING, delay],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

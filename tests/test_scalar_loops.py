@@ -8,6 +8,7 @@ import plain_c
 import pytest
 from native_build import native_functions
 from run_loop import call, run
+
 from tmapad._core import pointer_loop
 
 pytestmark = pytest.mark.compiler

@@ -167,7 +167,7 @@ def _captured(value: Any, name: str) -> Argument:
     argument = as_argument(value, f"the captured {name}")
     if argument.array.ndim:
         raise TypeError(
-            f"the captured {name} is an array of shape {argument.array.shape}; only numbers can be captured by partial: "
+            f"the captured {name} is an array of shape {argument.array.shape}; partial can capture numbers only: "
             "pass an array as an argument of the map"
         )
     return argument

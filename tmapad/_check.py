@@ -17,8 +17,8 @@ ONE_THREAD = Options(1, "dynamic", None)
 def check_derivative(function: ScalarFunction, point: Any) -> None:
     """Compare every partial derivative at a point with the difference quotient of the function itself.
 
-    The step of the central differences balances their error with rounding; two of them are extrapolated (Richardson), and
-    how much they differ is what may be explained by the curvature of the function.
+    The step of the central differences balances their error with rounding; two of them are extrapolated
+    (Richardson), and how much they differ is what may be explained by the curvature of the function.
 
     Raises
     ------

@@ -42,7 +42,7 @@ def _from_python(source: Implementation | None, frame: Frame, arguments: tuple[A
                 y = frame.kernel.value.python(*arguments)
                 arguments = (*(y if isinstance(y, tuple) else (y,)), *arguments)
             source.python(*arguments)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised as itself
             return error
     return RuntimeError(f"{source.name} failed when compiled, but not in Python: {place}")
 

@@ -159,7 +159,7 @@ class Together:
         """The function."""
         return (self._part,)
 
-    def known(self, output: int, argument: int) -> Known:
+    def known(self, output: int, argument: int) -> Known:  # noqa: ARG002 - the interface of a form
         """All partials are there."""
         return "known"
 

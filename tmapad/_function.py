@@ -252,5 +252,5 @@ _mapper: Callable[..., Any]
 
 def call_with(mapper: Callable[..., Any]) -> None:
     """Take the function that ``f(x)`` calls."""
-    global _mapper
+    global _mapper  # noqa: PLW0603 - set once, when the package is imported
     _mapper = mapper

@@ -89,7 +89,7 @@ class Pointer:
         return self._user_data == (0, None) and all(s.trailing == "void *" for s in self.signatures)
 
     def native(self, char: str) -> tuple[int, str] | None:
-        """Return address and last parameter ("" or "int") of the function of numbers of this type, if it can be called alone."""
+        """Return address and last parameter ("" or "int") of the function of this type, if it can be called alone."""
         found = self._natives.get(char)
         if found is None or self.writer or self._raises or found.signature.trailing == "void *":
             return None

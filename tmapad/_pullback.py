@@ -120,8 +120,8 @@ def _position(entry: Any, call: Call, mapped: list[int]) -> int:
                 return index
         if entry in call.frame.function.captured():
             raise NoDerivativeError(
-                f"wrt names {entry!r}, which {call.frame.function.name} captured as a closure: its derivative is not known; "
-                "make it an argument and bind it with functools.partial"
+                f"wrt names {entry!r}, which {call.frame.function.name} captured as a closure: its derivative is not "
+                "known; make it an argument and bind it with functools.partial"
             )
         has = ", ".join(map(repr, call.captures.values())) or "nothing"
         raise ValueError(

@@ -208,6 +208,7 @@ def _register_again(f: Any, options: dict[str, Any]) -> ScalarFunction:
 
 def _same(a: ScalarFunction, b: ScalarFunction) -> bool:
     """Whether two functions were registered with the same things."""
-    assert a._recipe is not None and b._recipe is not None
+    assert a._recipe is not None
+    assert b._recipe is not None
     old, new = a._recipe[1][-1], b._recipe[1][-1]
     return all(old[key] is new[key] or (key != "user_data" and old[key] == new[key]) for key in new)

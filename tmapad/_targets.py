@@ -40,11 +40,8 @@ class Target:
         self.input, self.shape, self.size, self.out = to, shape, size, out
         self.kept, self.summed = broadcast_axes(to.shape, shape)
         self.summed = [axis for axis in self.summed if shape[axis] != 1]
-        if not self.summed:
-            where = "array"
-        else:
-            where = "blocks" if self.single and size > KEEP_TERMS else "products"
-        self.sink = Sink(where, to.dtype.char, to.dtype.kind != "c")
+        sums = "blocks" if self.single and size > KEEP_TERMS else "products"
+        self.sink = Sink(sums if self.summed else "array", to.dtype.char, to.dtype.kind != "c")
         self._like = like
         self._written: Array | None = None
         self._total: Array | None = None

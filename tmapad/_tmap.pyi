@@ -20,6 +20,7 @@ def tmap_rrule(
     schedule: str = "dynamic",
     chunk_size: int | None = None,
 ) -> tuple[Any, MapPullback]: ...
+
 @final
 class MapPullback:
     def __call__(self, dy: Any, out: Any = None) -> tuple[Any, ...]: ...

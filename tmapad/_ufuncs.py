@@ -18,6 +18,7 @@ from tmapad._derivative_table import NOT_HOLOMORPHIC, WITHOUT
 from tmapad._derivatives import Derivative, Emitter, derivative
 from tmapad._errors import NoDerivativeError
 from tmapad._protocol import ArgType, described, numbered
+from tmapad.jit import undisturbed
 
 # Types of loops that are run. The others are long double, objects, strings, dates.
 ACCEPTED = frozenset("?bBhHiIlLqQefdFD")
@@ -162,11 +163,8 @@ class Ufunc:
         half = tuple(np.dtype("f") if given == np.dtype("e") else given for given in inputs)
         dtypes = _concrete(half)
         chars = "".join(dtype.char for dtype in dtypes)
-        from tmapad.jit import frontend  # noqa: F401 - from now on the lock is held over forks
-
-        with sys.modules["numba.core.compiler_lock"].global_compiler_lock:
-            if not self._compiled(chars) and set(chars) <= ACCEPTED:
-                self._add(dtypes, inputs)
+        if not self._compiled(chars) and set(chars) <= ACCEPTED:
+            undisturbed(lambda: self._add(chars, dtypes, inputs))
         resolved = None if self._compiled(chars) else self._resolve(half)
         types = self._compiled(chars) or _types(resolved or (), self.nin)
         results = [np.dtype(char) for char in types[self.nin + 2 :]]
@@ -177,10 +175,14 @@ class Ufunc:
     def _compiled(self, chars: str) -> str | None:
         return next((types for types in self.ufunc.types if types.partition("->")[0] == chars), None)
 
-    def _add(self, dtypes: tuple[np.dtype[Any], ...], inputs: tuple[ArgType, ...]) -> None:
+    def _add(self, chars: str, dtypes: tuple[np.dtype[Any], ...], inputs: tuple[ArgType, ...]) -> None:
+        from tmapad.jit import frontend  # noqa: F401 - from now on Numba's lock is held over forks
+
         numba = sys.modules["numba"]
         try:
-            self._dispatcher.add(tuple(numba.from_dtype(dtype) for dtype in dtypes))
+            with numba.core.compiler_lock.global_compiler_lock:
+                if not self._compiled(chars):
+                    self._dispatcher.add(tuple(numba.from_dtype(dtype) for dtype in dtypes))
         except RuntimeError:  # made for given signatures
             pass
         except numba.core.errors.NumbaError as error:
@@ -269,7 +271,8 @@ def ufunc(given: Any, *, raises: bool = False) -> Ufunc | None:
 
 def _is_numba(given: Any, module: str, name: str) -> bool:
     found = sys.modules.get(f"numba.np.ufunc.{module}")
-    return found is not None and isinstance(given, getattr(found, name))
+    kind = getattr(found, name, None)  # which another thread may be importing
+    return isinstance(kind, type) and isinstance(given, kind)
 
 
 def _origin(given: np.ufunc) -> str:

@@ -6,6 +6,7 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `function`         what the rest of the package uses: a Python function as an implementation
 `arguments`        its arguments, and the types they are given as
 `references`       what it reads from outside itself, and whether that is still the same
+`compiling`        a thread to compile on, which no signal interrupts
 `frontend`         Python function -> scalar IR, with Numba
 `pipeline`         what is changed in Numba's compilation
 `division`         complex division as IEEE has it
@@ -18,6 +19,7 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 =================  ============================================================================
 """
 
+from tmapad.jit.compiling import undisturbed
 from tmapad.jit.function import PythonFunction, python_function
 
-__all__ = ["PythonFunction", "python_function"]
+__all__ = ["PythonFunction", "python_function", "undisturbed"]

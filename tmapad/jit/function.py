@@ -11,6 +11,7 @@ import numpy as np
 from tmapad._core import Loop
 from tmapad._protocol import ArgType
 from tmapad.jit import arguments
+from tmapad.jit.compiling import undisturbed
 from tmapad.jit.references import References, is_numba, python_code_of
 
 OLDEST_NUMBA = (0, 62)
@@ -132,7 +133,7 @@ class PythonFunction:
             raise TypeError(f"{self.name} takes {self._counts()}, not {len(inputs)}")
         chars = "".join(self._in_char(number, given, integer) for number, given in enumerate(inputs))
         loop = self._current().loops.get(chars)
-        return self._compile_once(chars) if loop is None else loop
+        return undisturbed(lambda: self._compile_once(chars)) if loop is None else loop
 
     def default(self, argument: int) -> Any:
         """Give the default of an argument that has one."""
