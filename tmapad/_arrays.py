@@ -168,7 +168,7 @@ def as_outputs(out: Any, nout: int, shape: tuple[int, ...], name: str = "out") -
             check_output(array, shape, name if nout == 1 else f"{name}[{k}]")
     for k, array in enumerate(given):
         for other in given[:k]:
-            if array is not None and other is not None and np.may_share_memory(array, other):
+            if array is not None and other is not None and share_memory(array, other):
                 raise ValueError(f"arrays in {name} share memory")
     return given
 
@@ -206,9 +206,14 @@ def _overlaps_itself(array: Array) -> bool:
     return False
 
 
+def share_memory(a: Array, b: Array) -> bool:
+    """Whether two arrays share an element's memory; True also where finding out would take long, as in ufuncs."""
+    return np.may_share_memory(a, b, max_work=1)  # type: ignore[arg-type]  # NumPy's stub knows 0 and -1 only
+
+
 def overlaps(out: Array, x: Array) -> bool:
     """Whether writing `out` may change elements of `x` that are yet to be read: any overlap but element on element."""
-    if not np.may_share_memory(out, x):
+    if not share_memory(out, x):
         return False
     same = (
         out.__array_interface__["data"][0] == x.__array_interface__["data"][0]

@@ -22,6 +22,22 @@ static inline int tmapad_swap(int64_t *p, int64_t *seen, int64_t v) {
 }
 #endif
 
+/* A flag that one thread sets and others look at. */
+static inline int tmapad_load_int(const int *p) {
+#if defined(_MSC_VER)
+    return *(const volatile int *)p;
+#else
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+static inline void tmapad_store_int(int *p, int v) {
+#if defined(_MSC_VER)
+    *(volatile int *)p = v;
+#else
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
 /* *p = min(*p, v) */
 static inline void tmapad_fetch_min(int64_t *p, int64_t v) {
     int64_t seen = tmapad_load(p);

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from tmapad._bound import Bound
 from tmapad._errors import SignatureError
-from tmapad._find import implementation
+from tmapad._find import implementation, registered
 from tmapad._forms import Separate, Together
 from tmapad._function import ScalarFunction
 from tmapad._pointers import Pointer, cython_pointers
@@ -54,10 +56,25 @@ def build(f: Any, options: dict[str, Any], recipe: Any = None) -> ScalarFunction
         value,
         form,
         nondiff=nondiff,
-        serial=not options["threadsafe"],
+        threadsafe=options["threadsafe"] and all(part.threadsafe for part in _registered_in(options)),
         name=options.get("name"),
         recipe=recipe,
     )
+
+
+def _registered_in(options: dict[str, Any]) -> Iterator[ScalarFunction]:
+    """Yield what of the derivative was registered itself: it may have to be run on one thread."""
+    given = [options[form] for form in FORMS]
+    while given:
+        entry = given.pop()
+        if _is_tuple(entry):
+            given += entry
+        elif isinstance(entry, functools.partial):
+            given.append(entry.func)
+        elif isinstance(entry, ScalarFunction):
+            yield entry
+        elif entry is not None and (known := registered(entry)) is not None:
+            yield known
 
 
 def _is_tuple(given: Any) -> bool:

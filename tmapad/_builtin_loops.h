@@ -156,11 +156,19 @@ CAST_COMPLEX(cdouble_cdouble, double, double)
         } \
         return 0; \
     }
+#define PULL_REAL_PART(NAME, T) \
+    LOOP(pull_##NAME) { \
+        const T *d = (const T *)args[0], *dy = (const T *)args[1]; T *dx = (T *)args[2]; \
+        UNUSED_ARGUMENTS; \
+        for (npy_intp i = 0; i < n; i++) { const T product = d[2 * i] * dy[i]; dx[i] = dy[i] == 0 ? 0 : product; } \
+        return 0; \
+    }
 #define PULLS(SUFFIX, T) \
     PULL_REAL(real_##SUFFIX, T) \
     PULL_COMPLEX(complex_##SUFFIX, T, dr * yr + di * yi, dr * yi - di * yr) \
     PULL_COMPLEX(conjugate_##SUFFIX, T, dr * yr + di * yi, di * yr - dr * yi) \
     PULL_TO_REAL(to_real_##SUFFIX, T) \
+    PULL_REAL_PART(real_part_##SUFFIX, T) \
     PULL_FROM_REAL(from_real_##SUFFIX, T)
 PULLS(float, float)
 PULLS(double, double)
@@ -304,6 +312,8 @@ static const tmapad_builtin tmapad_builtins[] = {
     {"pull", "FF->F", pull_complex_float}, {"pull", "DD->D", pull_complex_double},
     {"pull", "FF->f", pull_to_real_float}, {"pull", "DD->d", pull_to_real_double},
     {"pull", "Ff->F", pull_from_real_float}, {"pull", "Dd->D", pull_from_real_double},
+    {"pull", "Ff->f", pull_real_part_float}, {"pull", "Dd->d", pull_real_part_double},
+    {"pull_conjugate", "FF->f", pull_to_real_float}, {"pull_conjugate", "DD->d", pull_to_real_double},
     {"pull_conjugate", "FF->F", pull_conjugate_float}, {"pull_conjugate", "DD->D", pull_conjugate_double},
     TYPED_ROWS(ADD_ROW) TYPED_ROWS(SELECT_ROW) TYPED_ROWS(SUM_BLOCK_ROW) TYPED_ROWS(SUM_ROWS_ROW)
     {"sum_block_sums", "d->d", sum_block_sums_double}, {"sum_block_sums", "D->D", sum_block_sums_cdouble},

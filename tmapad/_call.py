@@ -54,7 +54,7 @@ def as_options(num_threads: Any, schedule: Any, chunk_size: Any) -> Options:
             raise ValueError(f"chunk_size must be a number of elements, at least 1, not {chunk_size!r}")
         chunk_size = size
     threads = get_num_threads if num_threads is None else check_num_threads(num_threads)
-    return Options(threads, schedule, chunk_size)
+    return Options(threads, str(schedule), chunk_size)
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any] | None:
@@ -134,14 +134,16 @@ class Call:
             if array is not None:
                 check_casting(dtype, array, "out" if len(dtypes) == 1 else f"out[{k}]")
         return [
-            allocate(self.frame.arrays, shape, dtype) if array is None else array
+            allocate(self.frame.arrays, shape, dtype) if array is None else array.view(np.ndarray)
             for array, dtype in zip(given, dtypes, strict=True)
         ]
 
     def results(self, outputs: list[Array], out: Any) -> Any:
         """Return results as the kind of thing that the arguments were; one that was given as it is."""
         given = out if isinstance(out, tuple) else (out,) * len(outputs)
-        ys = tuple(y if array is not None else give_back(y, self.kind) for y, array in zip(outputs, given, strict=True))
+        ys = tuple(
+            array if array is not None else give_back(y, self.kind) for y, array in zip(outputs, given, strict=True)
+        )
         return ys[0] if len(ys) == 1 else ys
 
 
@@ -186,7 +188,7 @@ def run(
         num_threads=options.num_threads,
         schedule=options.schedule,
         chunk_size=options.chunk_size,
-        watch=frame.function.complains(),
+        watch=frame.function.may_complain(),
     )
     if failure is not None:
         raise_failure(failure, planned.sources, frame, inputs)
@@ -196,28 +198,17 @@ def map_elements(f: Any, xs: Sequence[Any], out: Any, dtype: Any, options: Optio
     """`tmap` in general: any arguments, any outputs. Also returns the call, from which a shortcut is made."""
     call = Call(f, xs, as_dtype(dtype))
     outputs, frame = call.outputs(out), call.frame
-    run_and_write(frame, outputs, lambda chars: frame.kernel.map(frame.chars, chars), options)
+    run(frame.kernel.map(frame.chars, tuple(y.dtype.char for y in outputs)), frame, outputs, options)
     return call.results(outputs, out), call
 
 
 def run_and_write(
     frame: Frame,
     outputs: Sequence[Array],
-    plan: Callable[[tuple[str, ...]], Planned],
+    planned: Planned,
     options: Options,
-    more: Callable[[Planned], Sequence[Array]] = lambda planned: (),
-) -> Sequence[Array]:
-    """Run; results of a type that the core does not write to are written at the end. Returns what `more` made."""
-    direct = [
-        array
-        if array.dtype.char == result or _core.builtin_loop("cast", f"{result}->{array.dtype.char}") is not None
-        else np.empty(frame.shape, result)
-        for array, result in zip(outputs, frame.kernel.results, strict=True)
-    ]
-    planned = plan(tuple(array.dtype.char for array in direct))
-    residuals = more(planned)
-    run(planned, frame, [*direct, *residuals], options)
-    for array, written in zip(outputs, direct, strict=True):
-        if written is not array:
-            np.copyto(array, written, casting="same_kind")
+) -> list[Array]:
+    """Run a program that writes results, and then arrays of its own types; return these, the residuals."""
+    residuals = [allocate(outputs, frame.shape, np.dtype(char)) for char in planned.chars]
+    run(planned, frame, [*outputs, *residuals], options)
     return residuals

@@ -16,7 +16,7 @@ C. Nothing about chunks, strips, workers or layouts may show in a result. Elemen
    additions. Sums are taken over blocks of 512 elements in C order, one result for each block; such a program is run in
    C order, and its chunks are whole blocks.
 
-D. A loop that fails says at which element. The run goes on below the lowest failure known so far and ends above it;
+D. A loop that fails says at which element. No chunk above the lowest failure known so far is begun, those below are run;
    within a strip the later steps still run on the elements before the failure. So the failure reported is the lowest
    one, whatever the threads did. It is to be the lowest in C order, so a failed run in another order is repeated.
 
@@ -51,9 +51,12 @@ cdef extern from "_atomics.h" nogil:
     int64_t fetch_add "tmapad_fetch_add"(int64_t *p, int64_t value) noexcept
     bint swap "tmapad_swap"(int64_t *p, int64_t *seen, int64_t value) noexcept
     void fetch_min "tmapad_fetch_min"(int64_t *p, int64_t value) noexcept
+    int load_int "tmapad_load_int"(const int *p) noexcept
+    void store_int "tmapad_store_int"(int *p, int value) noexcept
 
 cdef extern from "_process.h" nogil:
     double seconds "tmapad_seconds"() noexcept
+    void nap "tmapad_nap"(double seconds) noexcept
     int forked "tmapad_forked"
     void watch_forks "tmapad_watch_forks"() noexcept
     bint exception_pending "tmapad_exception_pending"() noexcept
@@ -63,6 +66,8 @@ cdef extern from "<fenv.h>" nogil:
         pass
     int fegetenv(fenv_t *environment) noexcept
     int fesetenv(const fenv_t *environment) noexcept
+    int feclearexcept(int exceptions) noexcept
+    int FE_ALL_EXCEPT
 
 cdef extern from "_strided.h" nogil:
     ctypedef void (*copy_t "tmapad_copy")(

@@ -52,6 +52,7 @@ cdef struct run_t:
     # Written by all workers.
     int64_t next             # the first element that nobody has taken
     int64_t failed           # the lowest element known to have failed; n: none
+    int64_t busy             # workers that have not ended
     int stop                 # set by the calling thread
     PyObject *interrupt      # what a signal handler raised there
 
@@ -86,7 +87,7 @@ cdef int bind(run_t *r, Program program, array_t **arrays, int ndim, npy_intp *s
     r.steps, r.nsteps, r.nslots = program.steps, program.nsteps, program.nslots
     r.group = program.group
     r.grain = BLOCK if program.sums_blocks else program.group
-    r.stop, r.interrupt, r.failures, r.scratch, r.reordered = 0, NULL, NULL, NULL, False
+    r.busy, r.stop, r.interrupt, r.failures, r.scratch, r.reordered = 0, 0, NULL, NULL, NULL, False
     r.n = 1
     for axis in range(ndim):
         r.n *= shape[axis]
@@ -121,7 +122,7 @@ cdef int bind(run_t *r, Program program, array_t **arrays, int ndim, npy_intp *s
             r.operands[i].strides[0] = r.operands[i].itemsize
     else:
         reach(r, program, arrays, ndim, shape, c_order)
-    stage_outputs_that_are_inputs(r, outputs)
+    stage_outputs_near_inputs(r, outputs)
     lay_out_scratch(r, program)
     return 0
 
@@ -310,21 +311,29 @@ cdef bint uniform(run_t *r, operand_t *o) noexcept nogil:
     return True
 
 
-cdef void stage_outputs_that_are_inputs(run_t *r, int outputs) noexcept nogil:
-    """Write an output that is also an input at the end of a strip, unless the program is one loop with one output."""
+cdef void stage_outputs_near_inputs(run_t *r, int outputs) noexcept nogil:
+    """Write outputs at the end of a strip that must not be written while it is computed.
+
+    These are outputs that are also inputs, unless the program is one loop with one output; and, for vectorized loops,
+    outputs that a strip of an input touches (see `lay_out_scratch`).
+    """
+    cdef operand_t *o
+    cdef operand_t *x
+    cdef npy_intp apart
     cdef int i, k
-    if r.nsteps == 1 and outputs == 1:
-        return
     for i in range(r.nslots):
+        o = &r.operands[i]
         for k in range(r.nslots):
-            if (r.operands[i].role == OUTPUT and r.operands[k].role == INPUT and r.operands[i].access == DIRECT
-                    and r.operands[i].data == r.operands[k].data):
-                r.operands[i].access = STAGED
-                r.operands[i].copy = copy_for(r.operands[i].itemsize, 0)
+            x = &r.operands[k]
+            if o.role == OUTPUT and o.access == DIRECT and x.role == INPUT:
+                apart = distance(o.data - x.data)
+                if (apart == 0 and (r.nsteps > 1 or outputs > 1)) or (
+                        apart > 0 and r.group > 1 and apart <= LONG_STRIP * max(o.itemsize, x.itemsize)):
+                    o.access, o.copy = STAGED, copy_for(o.itemsize, 0)
 
 
 cdef void lay_out_scratch(run_t *r, Program program) noexcept nogil:
-    """Give slots whose elements may have to lie in scratch `capacity` elements of it, on cache lines of their own."""
+    """Give slots whose elements may have to lie in scratch `capacity` elements of it."""
     cdef operand_t *o
     cdef int i
     cdef bint long_strips = not program.has_scratch and not program.sums_blocks
@@ -339,4 +348,6 @@ cdef void lay_out_scratch(run_t *r, Program program) noexcept nogil:
         o = &r.operands[i]
         o.offset = r.scratch_size
         if o.access != UNIFORM and o.access != BLOCKWISE and (o.access != DIRECT or r.group > 1):
-            r.scratch_size += (r.capacity * o.itemsize + 63) // 64 * 64
+            # On cache lines of its own, and apart: NumPy's loops take arrays that touch for arrays that overlap, and
+            # then another path, which may give other bits.
+            r.scratch_size += (r.capacity * o.itemsize + 63) // 64 * 64 + 64

@@ -132,11 +132,15 @@ cdef class Program:
 
 cdef bint shares_data(Program program, array_t **arrays) noexcept:
     """Whether an output is also an input."""
-    cdef int i, k
-    for i in range(program.narrays):
-        for k in range(i):
-            if data_of(arrays[i]) == data_of(arrays[k]):
-                return True
+    cdef int i, k, output = 0, inputs
+    for i in range(program.nslots):
+        if program.slots[i].role == OUTPUT:
+            inputs = 0
+            for k in range(program.nslots):
+                if program.slots[k].role == INPUT and data_of(arrays[inputs]) == data_of(arrays[output]):
+                    return True
+                inputs += program.slots[k].role in (INPUT, OUTPUT, BLOCK_SUM)
+        output += program.slots[i].role in (INPUT, OUTPUT, BLOCK_SUM)
     return False
 
 

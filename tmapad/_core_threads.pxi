@@ -25,10 +25,12 @@ cdef void work(run_t *r, int number) noexcept nogil:
     cdef worker_t w
     cdef fenv_t own
     cdef npy_intp lo, hi = 0, end
-    fegetenv(&own)
-    fesetenv(&r.environment)
+    if number:        # worker 0 is run by the calling thread
+        fegetenv(&own)
+        fesetenv(&r.environment)
+        feclearexcept(FE_ALL_EXCEPT)
     start(r, &w, number, number == 0)
-    while not r.stop:
+    while not load_int(&r.stop):
         lo = take(r, &hi)
         if lo >= load(&r.failed):
             break
@@ -37,7 +39,11 @@ cdef void work(run_t *r, int number) noexcept nogil:
             r.failures[number].index, r.failures[number].step = end, w.failed_step
             fetch_min(&r.failed, end)
             break
-    fesetenv(&own)
+    if number:
+        fesetenv(&own)
+    elif _openmp.team_size() == r.workers:        # else this thread has other workers to run
+        wait_for_others(r, &w)
+    fetch_add(&r.busy, -1)
 
 
 cdef void region(run_t *r) noexcept nogil:
@@ -56,27 +62,30 @@ cdef int launch(run_t *r, object num_threads) except -1:
     """Run all elements: first some on the calling thread, the rest as the work deserves."""
     cdef worker_t w
     cdef npy_intp done = 0
-    cdef bint asks = not isinstance(num_threads, int), nested = _openmp.in_parallel()
+    cdef bint asks = not isinstance(num_threads, int)
     cdef int threads = 1 if asks else num_threads
     allocate_scratch(r, 1)
-    if nested or threads == 1:
+    if threads > 1 and _openmp.in_parallel():
+        threads = 1
+    if threads == 1:
         with nogil:
             start(r, &w, 0, True)
-            done = trial(r, &w) if asks and not nested else run_range(r, &w, 0, r.n)
-        if done < r.n and not w.failed and not r.stop:
-            threads = num_threads()
+            done = trial(r, &w) if asks else run_range(r, &w, 0, r.n)
+        if done < r.n and not w.failed and not r.stop and not exception_pending():
+            threads = 1 if _openmp.in_parallel() else num_threads()
             if threads == 1:
                 with nogil:
                     done = run_range(r, &w, done, r.n)
         if w.failed:
             r.failures[0].index, r.failures[0].step = done, w.failed_step
             r.failed = done
-        if threads == 1 or done == r.n or w.failed or r.stop:
+        if threads == 1 or done == r.n or w.failed or r.stop or exception_pending():
             return raise_interrupt(r)
     r.first = r.next = done
     fegetenv(&r.environment)
     size_chunks(r, threads)
     allocate_scratch(r, r.workers)
+    r.busy = r.workers
     if r.workers == 1:
         with nogil:
             work(r, 0)
@@ -166,7 +175,8 @@ cdef int region_on_new_thread(run_t *r) except -1:
             job.done.acquire()
             running = False
         except BaseException as error:
-            r.stop, interrupt = 1, error
+            store_int(&r.stop, 1)
+            interrupt = error
     if interrupt is not None:
         raise interrupt
     return 0

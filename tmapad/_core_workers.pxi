@@ -29,7 +29,7 @@ cdef void start(run_t *r, worker_t *w, int number, bint on_calling_thread) noexc
         elif o.access == EXPANDED:
             o.copy(w.at[i], o.itemsize, o.data, 0, r.capacity)
     # A short strip first, to see what an element costs. Sums of blocks have no choice.
-    w.strip = r.strip if r.grain == BLOCK else 1 if r.raises else min(r.strip, max(r.group, 16))
+    w.strip = r.strip if r.grain == BLOCK else 1 if r.raises else min(r.strip, <npy_intp>r.group)
     w.countdown, w.elements = 1, 0
     w.looked = w.signals = seconds()
 
@@ -96,6 +96,8 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
             n, w.failed_step = w.state.index, s
             if n == 0:
                 return 0
+    if r.raises and exception_pending():
+        return n           # nothing is written yet that is also read: the strip can be run again
     for i in range(r.nslots):
         o = &r.operands[i]
         if o.role == OUTPUT and o.access == STAGED:
@@ -126,17 +128,17 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
         if r.raises and exception_pending():
             done = 0 if n == 1 else find_raising(r, w, lo, n)
             w.failed = exception_pending()
-            if w.failed:
-                return lo + done
         lo += done
-        if r.stop:
+        if w.failed:
+            return lo
+        if load_int(&r.stop):
             return lo
         if done < n:
             w.failed = True
             return lo
         w.elements += n
         w.countdown -= 1
-        if w.countdown <= 0 and lo < hi:
+        if w.countdown <= 0 and (lo < hi or hi < r.n):
             look_at_the_clock(r, w)
     return hi
 
@@ -147,31 +149,46 @@ cdef npy_intp find_raising(run_t *r, worker_t *w, npy_intp lo, npy_intp n) noexc
     with gil:
         PyErr_Clear()
     for i in range(lo, lo + n):
-        run_strip(r, w, i, 1, r.group > 1)
-        if exception_pending():
+        if run_strip(r, w, i, 1, r.group > 1) < 1 or exception_pending():
             return i - lo
-    run_strip(r, w, lo, n, n % r.group != 0)      # it raised once, and not again: all is well if it does not now
-    return 0 if exception_pending() else n
+    return run_strip(r, w, lo, n, n % r.group != 0)     # it raised once, and not again
 
 
 cdef void look_at_the_clock(run_t *r, worker_t *w) noexcept nogil:
     """Size strips by what elements cost, to be able to look again soon; on the calling thread look for signals."""
     cdef double now = seconds(), cost = max(now - w.looked, 1e-9) / w.elements, strip
-    if w.on_calling_thread and now - w.signals > SIGNALS_EVERY:
+    cdef npy_intp before = w.strip
+    if w.on_calling_thread:
+        now = look_for_signals(r, w, now)
+    if r.grain != BLOCK and not r.raises:
+        # By steps: what the elements so far have cost says little of the next ones.
+        strip = min(LOOK_EVERY / cost, <double>min(r.strip, 8 * before))
+        w.strip = max((<npy_intp>strip) & -<npy_intp>r.group, <npy_intp>r.group)
+    w.countdown = 1 if w.strip > before else <npy_intp>min(max(LOOK_EVERY / (cost * w.strip), 1.0), 64.0)
+    w.looked, w.elements = now, 0
+
+
+cdef double look_for_signals(run_t *r, worker_t *w, double now) noexcept nogil:
+    """Run Python's signal handlers, if it is time for that; what one raises ends the run. Returns the time."""
+    if now - w.signals > SIGNALS_EVERY:
         with gil:
             try:
                 PyErr_CheckSignals()
             except BaseException as error:
                 Py_INCREF(error)
                 r.interrupt = <PyObject *>error
-                r.stop = 1
-        now = seconds()
-        w.signals = now
-    if r.grain != BLOCK and not r.raises:
-        strip = min(LOOK_EVERY / cost, <double>r.strip)
-        w.strip = max((<npy_intp>strip) & -<npy_intp>r.group, max(r.group, 1))
-    w.countdown = <npy_intp>min(max(LOOK_EVERY / (cost * w.strip), 1.0), 4096.0)
-    w.looked, w.elements = now, 0
+                store_int(&r.stop, 1)
+        now = w.signals = seconds()
+    return now
+
+
+cdef void wait_for_others(run_t *r, worker_t *w) noexcept nogil:
+    """The calling thread, out of chunks, waits where it can look for signals: the barrier of OpenMP cannot."""
+    cdef double began = seconds(), now = began
+    while load(&r.busy) > 1 and not load_int(&r.stop):
+        now = look_for_signals(r, w, seconds())
+        if now - began > 100e-6:
+            nap(50e-6 if now - began < 10e-3 else 1e-3)
 
 
 cdef int raise_interrupt(run_t *r) except -1:

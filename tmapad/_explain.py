@@ -29,6 +29,10 @@ class Explanation:
 
 def explain(function: ScalarFunction, xs: tuple[Any, ...]) -> Explanation:
     """Explain a call of the function with these arguments."""
+    if not function.min_nin <= len(xs) <= function.nin:
+        raise TypeError(
+            f"{function.name} takes {function.nin} argument{'s' * (function.nin > 1)}; {len(xs)} were given"
+        )
     types = tuple(as_argument(x, name).type for x, name in zip(xs, function.parameters, strict=False))
     kernel = function.kernel(types, None)
     known = {name: function.differentiable(i, kernel) for i, name in enumerate(function.parameters[: len(xs)])}

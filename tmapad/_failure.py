@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tmapad._protocol import Implementation
+from tmapad._plan import Source
 
 if TYPE_CHECKING:
     from tmapad._call import Frame
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def raise_failure(
     failure: tuple[int, int, BaseException | None],
-    sources: Sequence[Implementation | None],
+    sources: Sequence[Source | None],
     frame: Frame,
     inputs: Sequence[Any],
 ) -> NoReturn:
@@ -33,18 +33,26 @@ def raise_failure(
     raise error
 
 
-def _from_python(source: Implementation | None, frame: Frame, arguments: tuple[Any, ...], place: str) -> BaseException:
+def _from_python(source: Source | None, frame: Frame, arguments: tuple[Any, ...], place: str) -> BaseException:
     assert source is not None
-    if source.python is not None:
+    part = source.implementation
+    if part.python is not None:
+        if source.takes_output:
+            arguments = (*_value_at(frame, arguments), *arguments)
         try:
-            if source.nin > len(arguments):  # a derivative of the output: it comes first
-                assert frame.kernel.value.python is not None
-                y = frame.kernel.value.python(*arguments)
-                arguments = (*(y if isinstance(y, tuple) else (y,)), *arguments)
-            source.python(*arguments)
+            part.python(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is raised as itself
             return error
-    return RuntimeError(f"{source.name} failed when compiled, but not in Python: {place}")
+    return RuntimeError(f"{part.name} failed when compiled, but not in Python: {place}")
+
+
+def _value_at(frame: Frame, arguments: tuple[Any, ...]) -> list[Any]:
+    """The function's own value for the arguments of one element."""
+    loop = frame.kernel.loop
+    xs = [np.array(x, char) for x, char in zip(arguments, loop.in_chars, strict=True)]
+    ys = [np.empty((), char) for char in frame.kernel.results]
+    frame.kernel.map(tuple(loop.in_chars), frame.kernel.results).program.run((*xs, *ys), ())
+    return [y.item() for y in ys]
 
 
 def _index(where: tuple[int, ...]) -> str:

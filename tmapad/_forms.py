@@ -16,7 +16,7 @@ import numpy as np
 from tmapad._bound import Bound
 from tmapad._core import Loop
 from tmapad._errors import SignatureError
-from tmapad._plan import Builder, Partial, Slot
+from tmapad._plan import Builder, Partial, Slot, Source
 from tmapad._protocol import Implementation
 
 Known = Literal["known", "none", "unknown"]
@@ -44,6 +44,9 @@ class Form(Protocol):
     def known(self, output: int, argument: int) -> Known:
         """Whether there is a partial, none by the user's word ("none"), or none that is known."""
 
+    def antiholomorphic(self, output: int, argument: int) -> bool:
+        """Whether ``dx = d * conj(dy)``."""
+
     def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
         """Add the steps that compute the partials wanted."""
 
@@ -63,14 +66,14 @@ class Emission:
     def ys(self) -> list[Slot]:
         """The function's value, computed once, if at all."""
         if self._ys is None:
-            self._ys = self.builder.call(self.value_loop, self.xs, self.value)
+            self._ys = self.builder.call(self.value_loop, self.xs, Source(self.value, takes_output=False))
         return self._ys
 
     def give_value(self, ys: list[Slot]) -> None:
         """Take the value from elsewhere."""
         self._ys = ys
 
-    def run(self, part: Implementation, arguments: Sequence[Slot]) -> list[Slot]:
+    def run(self, part: Implementation, arguments: Sequence[Slot], *, takes_output: bool = False) -> list[Slot]:
         """Call a registered function on slots, converted to the types that it takes."""
         loop = self.find_loop(part, tuple(np.dtype(slot.char) for slot in arguments))
         free = iter(arguments)
@@ -79,7 +82,7 @@ class Emission:
             self.builder.constant(bound[i], char) if i in bound else self.builder.cast(next(free), char)
             for i, char in enumerate(loop.in_chars)
         ]
-        return self.builder.call(loop, slots, part)
+        return self.builder.call(loop, slots, Source(part, takes_output))
 
 
 class Separate:
@@ -109,6 +112,10 @@ class Separate:
         row = self._rows[output]
         return "none" if isinstance(row, (list, tuple)) and row[argument] is None else "known"
 
+    def antiholomorphic(self, output: int, argument: int) -> bool:  # noqa: ARG002 - the interface of a form
+        """A registered derivative is of a holomorphic function."""
+        return False
+
     def check_outputs(self, name: str, nout: int) -> None:
         """Refuse a number of rows that is not the number of outputs."""
         if len(self._rows) != nout:
@@ -127,7 +134,7 @@ class Separate:
             if isinstance(row, (list, tuple)):
                 part = row[argument]
                 assert part is not None
-                slots = call.run(part, arguments)
+                slots = call.run(part, arguments, takes_output=self._from_output)
                 if len(slots) != 1:
                     raise SignatureError(
                         f"the derivative {part.name} of {call.value.name} returns {len(slots)} numbers, not one"
@@ -135,7 +142,7 @@ class Separate:
                 partials[output, argument] = (slots[0], False)
                 continue
             if output not in joint:
-                joint[output] = call.run(row, arguments)  # type: ignore[arg-type]
+                joint[output] = call.run(row, arguments, takes_output=self._from_output)  # type: ignore[arg-type]
                 if len(joint[output]) != call.value.nin:
                     raise SignatureError(
                         f"the derivative {row.name} of {call.value.name} returns {len(joint[output])} numbers, "  # type: ignore[union-attr]
@@ -162,6 +169,10 @@ class Together:
     def known(self, output: int, argument: int) -> Known:  # noqa: ARG002 - the interface of a form
         """All partials are there."""
         return "known"
+
+    def antiholomorphic(self, output: int, argument: int) -> bool:  # noqa: ARG002 - the interface of a form
+        """A registered derivative is of a holomorphic function."""
+        return False
 
     def check_outputs(self, name: str, nout: int) -> None:
         """Refuse a number of results that does not fit; known only if the function is native or was compiled."""

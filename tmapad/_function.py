@@ -41,12 +41,12 @@ class ScalarFunction(Registered):
         form: Separate | Together | TableForm | None,
         *,
         nondiff: frozenset[int] = frozenset(),
-        serial: bool = False,
+        threadsafe: bool = True,
         name: str | None = None,
         recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
     ) -> None:
         self.implementation: Implementation = value
-        self._form, self._nondiff, self._serial = form, nondiff, serial
+        self._form, self._nondiff, self.threadsafe = form, nondiff, threadsafe
         self.name = name or value.name
         self._recipe = recipe  # a callable and its arguments, by which pickle makes the function again
         self._kernels: dict[Any, Kernel] = {}
@@ -56,6 +56,8 @@ class ScalarFunction(Registered):
         self._parts = (value, *(form.parts if form is not None else ()))
         inner = [part.inner if isinstance(part, Bound) else part for part in self._parts]
         self._python = tuple(part for part in inner if isinstance(part, PythonFunction))
+        self._of_scipy = any(isinstance(part, Ufunc) and part.origin == "scipy" for part in inner)
+        self._raises = any(getattr(part, "raises", False) for part in inner)
 
     @property
     def nin(self) -> int:
@@ -147,9 +149,9 @@ class ScalarFunction(Registered):
     @property
     def runs_serially(self) -> str:
         """Why the function runs on the calling thread alone; empty if it does not."""
-        if self._serial:
+        if not self.threadsafe:
             return "registered with threadsafe=False"
-        return "registered with raises=True" if getattr(self.implementation, "raises", False) else ""
+        return "registered with raises=True" if self._raises else ""
 
     def kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         """Return what the function does for arguments of these types, computed in `dtype` if one is given."""
@@ -173,10 +175,9 @@ class ScalarFunction(Registered):
             raise TypeError(
                 f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}; {len(types)} types were given"
             )
-        given = types if dtype is None else tuple(dtype for _ in types)
+        kept = self._nondiff if isinstance(self.implementation, PythonFunction) else frozenset()
+        given = types if dtype is None else tuple(t if i in kept else dtype for i, t in enumerate(types))
         if isinstance(self.implementation, Ufunc):
-            if dtype is not None and dtype.char == "e":
-                given = tuple(np.dtype(np.float16) for _ in types)
             loop = self.implementation.loop(given)
             results: tuple[str, ...] = tuple(r.char for r in self.implementation.result_types(given))
         else:
@@ -187,7 +188,7 @@ class ScalarFunction(Registered):
             form = form.for_types(loop.types)
         elif form is not None:
             form.check_outputs(self.name, loop.nout)
-        return Kernel(self.implementation, form, loop, results, self._find_loop, self._serial)
+        return Kernel(self.implementation, form, loop, results, self._find_loop, serial=not self.threadsafe)
 
     def _find_loop(self, part: Implementation, types: tuple[Any, ...]) -> Any:
         """The loop of a part; arguments that are not differentiated stay integers in compiled functions."""
@@ -197,9 +198,9 @@ class ScalarFunction(Registered):
             return part.loop(types, integer=frozenset(self.parameters[i] for i in self._nondiff) & set(part.parameters))
         return part.loop(types)
 
-    def complains(self) -> bool:
-        """Whether the function may raise or warn now although it usually does not: SciPy's do if told to."""
-        if not isinstance(self.implementation, Ufunc) or self.implementation.origin != "scipy":
+    def may_complain(self) -> bool:
+        """Whether it may raise or warn now although it usually does not: SciPy's functions do if told to."""
+        if not self._of_scipy:
             return False
         actions: dict[str, str] = sys.modules["scipy.special"].geterr()
         return any(action != "ignore" for kind, action in actions.items() if kind != "memory")

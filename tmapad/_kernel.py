@@ -10,7 +10,7 @@ import numpy as np
 
 from tmapad._core import Loop, Program
 from tmapad._forms import Emission, FindLoop, Form
-from tmapad._plan import Builder, Partial, Slot, pull
+from tmapad._plan import Builder, Partial, Slot, Source, pull
 from tmapad._protocol import Implementation
 
 FLOATS = frozenset("efdFD")
@@ -27,10 +27,10 @@ class Sink(NamedTuple):
 
 @dataclass(frozen=True)
 class Planned:
-    """A program, and for each of its steps what it was made from and whether it takes the output first."""
+    """A program, and for each of its steps what it was made from."""
 
     program: Program
-    sources: tuple[Implementation | None, ...]
+    sources: tuple[Source | None, ...]
     chars: tuple[str, ...] = ()  # of the arrays it writes, where the caller cannot know them
 
 
@@ -54,6 +54,7 @@ class Kernel:
         loop: Loop,
         results: tuple[str, ...],
         find_loop: FindLoop,
+        *,
         serial: bool,
     ) -> None:
         self.value, self.form, self.loop, self.results = value, form, loop, results
@@ -143,7 +144,7 @@ class Kernel:
         ]
 
     def _antiholomorphic(self, output: int, argument: int) -> bool:
-        return bool(getattr(self.form, "antiholomorphic", lambda *pair: False)(output, argument))
+        return self.form is not None and self.form.antiholomorphic(output, argument)
 
     def _start(self, builder: Builder, arrays: tuple[str, ...]) -> Emission:
         inputs = [builder.input(char) for char in arrays]
@@ -165,6 +166,8 @@ class Kernel:
         for (j, i), (slot, antiholomorphic) in partials.items():
             double = self.loop.out_chars[j] in "dD"
             char = ("D" if double else "F") if slot.complex else ("d" if double else "f")
+            if slot.complex and self.loop.in_chars[i] not in "FD" and self.loop.out_chars[j] not in "FD":
+                raise TypeError(f"{self.value.name}: a real function of a real argument has a complex derivative")
             result[j, i] = (call.builder.cast(slot, char), antiholomorphic)
         return result
 
@@ -189,8 +192,7 @@ class Kernel:
                     term = pull(builder, partials[j, i], dy, real=sink.real)
                     total = term if total is None else self._sum(builder, total, term)
             if total is None:
-                total = builder.constant(0, self.loop.out_chars[self.active[0]])
-                total = total if sink.real != total.complex else builder.constant(0, "d" if sink.real else "D")
+                total = builder.constant(0, "d" if sink.real else "D")
             if sink.where == "array":
                 builder.store(total, sink.char)
             elif sink.where == "products":

@@ -19,6 +19,7 @@
 
 static inline int tmapad_openmp_enabled(void) { return TMAPAD_OPENMP; }
 static inline int tmapad_openmp_max_threads(void) { return TMAPAD_OMP(omp_get_max_threads(), 1); }
+static inline int tmapad_team_size(void) { return TMAPAD_OMP(omp_get_num_threads(), 1); }
 static inline int tmapad_in_parallel(void) { return TMAPAD_OMP(omp_in_parallel(), 0); }
 static inline int tmapad_thread_num(void) { return TMAPAD_OMP(omp_get_thread_num(), 0); }
 

@@ -5,6 +5,8 @@ cdef extern from "_openmp.h" nogil:
     # Threads that a region started by this thread would have: OMP_NUM_THREADS, a limit set in this thread, or
     # the processors. 1 without OpenMP.
     int openmp_max_threads "tmapad_openmp_max_threads"() noexcept
+    # Threads of the region that this is called from; 1 outside of one.
+    int team_size "tmapad_team_size"() noexcept
     # Whether this is called from a region of more than one thread. Never without OpenMP.
     bint in_parallel "tmapad_in_parallel"() noexcept
     # The number of this thread in its region: 0 outside of one.

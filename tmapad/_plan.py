@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tmapad import _core
 from tmapad._core import Loop, Program
 from tmapad._protocol import Implementation
-
-WIDER = {"f": "d", "F": "D", "d": "d", "D": "D"}
 
 
 @dataclass(eq=False, slots=True)
@@ -30,6 +28,13 @@ class Slot:
         return self.char in "FD"
 
 
+class Source(NamedTuple):
+    """What a step was made from."""
+
+    implementation: Implementation
+    takes_output: bool  # before the arguments
+
+
 class Builder:
     """Makes a program: call by call, in the order in which the core will run them.
 
@@ -40,7 +45,7 @@ class Builder:
     def __init__(self) -> None:
         self._slots: list[Slot] = []
         self._steps: list[tuple[Loop, list[Slot]]] = []
-        self._sources: list[Implementation | None] = []
+        self._sources: list[Source | None] = []
         self._arrays = 0
 
     def input(self, char: str) -> Slot:
@@ -60,7 +65,7 @@ class Builder:
         self._slots.append(slot)
         return slot
 
-    def call(self, loop: Loop, arguments: Sequence[Slot], source: Implementation | None = None) -> list[Slot]:
+    def call(self, loop: Loop, arguments: Sequence[Slot], source: Source | None = None) -> list[Slot]:
         """Run a loop on slots of its types; return its outputs. `source` is what the loop was made from."""
         if "".join(slot.char for slot in arguments) != loop.in_chars:
             raise TypeError(f"{loop!r} was given {''.join(slot.char for slot in arguments)}")
@@ -96,7 +101,7 @@ class Builder:
         total.role = "block_sum"
         self._array(total)
 
-    def program(self, *, serial: bool = False) -> tuple[Program, tuple[Implementation | None, ...]]:
+    def program(self, *, serial: bool = False) -> tuple[Program, tuple[Source | None, ...]]:
         """Return the program, and what each of its steps was made from."""
         arrays = ("input", "output", "block_sum")
         order = sorted(self._slots, key=lambda slot: (slot.role not in arrays, slot.position))
@@ -113,14 +118,9 @@ Partial = tuple[Slot, bool]
 def pull(builder: Builder, partial: Partial, dy: Slot, *, real: bool) -> Slot:
     """Add the step dx = conj(d) * dy (its real part for a real x), in the wider precision of the two."""
     d, antiholomorphic = partial
-    kind = "D" if d.complex or dy.complex else "d"
-    double = d.char not in "fF" or dy.char in "dD"
-    if real and d.complex and not dy.complex:
-        raise TypeError("a real function of a real argument has a complex derivative")
-    if dy.complex and not d.complex:
-        d = builder.cast(d, "D" if double else "F")
-    chars = {"d": "d", "D": "D"} if double else {"d": "f", "D": "F"}
-    d = builder.cast(d, chars[kind] if d.complex or kind == "d" else d.char)
-    dy = builder.cast(dy, chars["D" if dy.complex else "d"])
-    name = "pull_conjugate" if antiholomorphic else "pull"
-    return builder.builtin(name, d, dy, to=chars["d" if real else kind])
+    real_char = "d" if d.char in "dD" or dy.char in "dD" else "f"
+    complex_char = real_char.upper()
+    d = builder.cast(d, complex_char if d.complex or dy.complex else real_char)
+    dy = builder.cast(dy, complex_char if dy.complex else real_char)
+    result = complex_char if d.complex and not real else real_char
+    return builder.builtin("pull_conjugate" if antiholomorphic else "pull", d, dy, to=result)

@@ -55,8 +55,8 @@ class Pointer:
     """
 
     __slots__ = (
-        "_key", "_loops", "_natives", "_origin", "_raises", "_user_data",
-        "name", "nin", "nout", "parameters", "python", "signatures", "writer",
+        "_key", "_loops", "_natives", "_origin", "_user_data",
+        "name", "nin", "nout", "parameters", "python", "raises", "signatures", "writer",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +78,7 @@ class Pointer:
         self.python = None
         self._natives = {native.signature.char: native for native in natives}
         self._user_data = user_data
-        self._raises = raises
+        self.raises = raises
         self._origin = origin
         self._loops: dict[str, Loop] = {}
         self._key = (frozenset((n.signature.char, n.address) for n in natives), user_data[0], raises)
@@ -91,13 +91,13 @@ class Pointer:
     def native(self, char: str) -> tuple[int, str] | None:
         """Return address and last parameter ("" or "int") of the function of this type, if it can be called alone."""
         found = self._natives.get(char)
-        if found is None or self.writer or self._raises or found.signature.trailing == "void *":
+        if found is None or self.writer or self.raises or found.signature.trailing == "void *":
             return None
         return found.address, found.signature.trailing
 
     def with_data_of(self, other: "Pointer") -> "Pointer":
         """Return the same function, which gets the user data of another one."""
-        return type(self)(self.name, tuple(self._natives.values()), other._user_data, raises=self._raises)
+        return type(self)(self.name, tuple(self._natives.values()), other._user_data, raises=self.raises)
 
     def loop(self, inputs: tuple[ArgType, ...]) -> Loop:
         """Choose the loop for arguments of these types: dtypes, or Python's own types for weak scalars.
@@ -126,7 +126,7 @@ class Pointer:
                 signature.trailing,
                 address,
                 (native.keep, kept),
-                raises=self._raises,
+                raises=self.raises,
             )
         return self._loops[char]
 

@@ -13,6 +13,7 @@ static inline double tmapad_seconds(void) {
     QueryPerformanceFrequency(&rate);
     return (double)ticks.QuadPart / (double)rate.QuadPart;
 }
+static inline void tmapad_nap(double seconds) { Sleep((DWORD)(1000 * seconds)); }
 static int tmapad_forked = 0;
 static inline void tmapad_watch_forks(void) { }
 #else
@@ -22,6 +23,10 @@ static inline double tmapad_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static inline void tmapad_nap(double seconds) {       /* less than a second */
+    struct timespec t = {0, (long)(1e9 * seconds)};
+    nanosleep(&t, NULL);
 }
 static int tmapad_forked = 0;
 static void tmapad_in_child(void) { tmapad_forked = 1; }

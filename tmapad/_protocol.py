@@ -13,9 +13,6 @@ from tmapad._core import Loop
 # 50).
 ArgType = np.dtype[Any] | type
 
-# Types in which anything is computed outside of ufuncs, narrowest first.
-COMPUTED = "fdFD"
-
 
 class Implementation(Protocol):
     """Something that runs on elements, and gives a loop for the types it is asked for."""
@@ -54,6 +51,7 @@ class Registered:
     """What a user registered, which compiled Python functions may call."""
 
     implementation: Implementation  # of its value
+    threadsafe: bool
 
 
 def numbered(nin: int) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ import numpy as np
 from tmapad._arrays import (
     Argument,
     Array,
-    allocate,
     as_cotangent,
     check_output,
+    share_memory,
 )
 from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write
 from tmapad._errors import NoDerivativeError
@@ -29,7 +29,7 @@ def forward(
     f: Any, xs: Sequence[Any], wrt: Any, residuals: Any, out: Any, dtype: Any, options: Options
 ) -> tuple[Any, Pull]:
     """Run the forward pass of a gradient. Returns `y` and what pulls cotangents back."""
-    if residuals not in RESIDUALS:
+    if not isinstance(residuals, str) or residuals not in RESIDUALS:
         raise ValueError(f"residuals must be one of {', '.join(map(repr, RESIDUALS))}, not {residuals!r}")
     call = Call(f, xs, as_dtype(dtype))
     frame = call.frame
@@ -40,15 +40,10 @@ def forward(
         dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
         frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted))
     outputs = call.outputs(out)
-    overwritten = any(np.may_share_memory(y, x) for y in outputs for x in frame.arrays)
+    overwritten = any(share_memory(y, x) for y in outputs for x in frame.arrays)
     save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals))
-    saved = run_and_write(
-        frame,
-        outputs,
-        lambda chars: frame.kernel.forward(frame.chars, chars, wanted, save=save),
-        options,
-        lambda planned: [allocate(outputs, frame.shape, np.dtype(char)) for char in planned.chars],
-    )
+    chars = tuple(y.dtype.char for y in outputs)
+    saved = run_and_write(frame, outputs, frame.kernel.forward(frame.chars, chars, wanted, save=save), options)
     inputs = [Input.of(argument) for argument in call.arguments]
     pull = Pull(frame, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
     return call.results(outputs, out), pull
@@ -162,7 +157,9 @@ class Pull:
         options: Options,
     ) -> None:
         needed = residuals is None and frame.kernel.pairs(wanted)
-        self.frame = frame if needed else Frame(frame.function, frame.kernel, frame.shape, ())
+        # Views: the shapes and types of the user's own arrays may be changed in place.
+        held = tuple(array.view(np.ndarray) for array in frame.arrays) if needed else ()
+        self.frame = Frame(frame.function, frame.kernel, frame.shape, held)
         self.inputs, self.mapped, self.captures, self.kind = inputs, mapped, captures, kind
         self.wanted, self.residuals, self.options = wanted, residuals, options
 
@@ -177,7 +174,11 @@ class Pull:
         if dy is NO_TANGENT or dy is ZERO_TANGENT:
             for array in given.values():
                 array[...] = 0
-            return (NO_TANGENT, dy if self.captures else NO_TANGENT, *(given.get(i, dy) for i in self.mapped))
+            return (
+                NO_TANGENT,
+                dy if any(i in self.wanted for i in self.captures) else NO_TANGENT,
+                *(given.get(i, dy) for i in self.mapped),
+            )
         dys = self._cotangents(dy)
         results = self._run(dys, given)
         captured = {name: results[i] for i, name in self.captures.items() if i in results}
@@ -203,7 +204,7 @@ class Pull:
             check_output(array, self.inputs[i].shape, name)
             if array.dtype.newbyteorder("=") != self.inputs[i].dtype:
                 raise TypeError(f"{name} has dtype {array.dtype}; the cotangent has {self.inputs[i].dtype}")
-            if any(np.may_share_memory(array, other) for other in given.values()):
+            if any(share_memory(array, other) for other in given.values()):
                 raise ValueError(f"{name} shares memory with another array in out")
             given[i] = array
         return given

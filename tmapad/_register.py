@@ -109,6 +109,8 @@ def register(
         raise TypeError(
             "f is a functools.partial: register the function inside of it; what it binds gets its gradient in df"
         )
+    if isinstance(f, ScalarFunction):
+        raise TypeError(f"f is what register or from_cython returned for {f.name}: pass its derivative there")
     known = registered(f)
     made = build(f, options, (_register_again, (f, options)))
     if known is not None and not replace and not _same(known, made):

@@ -45,9 +45,11 @@ def rrule(f: Callable[..., Any], /, *xs: Any, **keywords: Any) -> tuple[Any, Cal
     NoDerivativeError
         If the mapped function has no derivative in an argument that is to be differentiated.
 
-    Notes ----- The rules are those of ChainRules: the pullback of a holomorphic function is ``conj(f'(x)) *
-    dy``; the cotangent of a real argument is real; where `dy` is 0 the cotangent is 0, whatever the
-    derivative. See https://juliadiff.org/ChainRulesCore.jl for the mathematics.
+    Notes
+    -----
+    The rules are those of ChainRules: the pullback of a holomorphic function is ``conj(f'(x)) * dy``; the cotangent of
+    a real argument is real; where `dy` is 0 the cotangent is 0, whatever the derivative. See
+    https://juliadiff.org/ChainRulesCore.jl for the mathematics.
 
     Examples
     --------

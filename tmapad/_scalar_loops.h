@@ -16,6 +16,8 @@
 
 #include <stddef.h>
 
+#include "_atomics.h"
+
 typedef struct {
     void *function;
     void *user_data;
@@ -47,7 +49,7 @@ enum { TMAPAD_TRAILING_NONE, TMAPAD_TRAILING_POINTER, TMAPAD_TRAILING_INT };
 #define TMAPAD_LIST_7(M, T, at) TMAPAD_LIST_6(M, T, at), M(T, at + 6)
 #define TMAPAD_LIST_8(M, T, at) TMAPAD_LIST_7(M, T, at), M(T, at + 7)
 
-/* The stop flag is looked at before every element: one call of a stranger's function may take seconds. */
+/* The calling thread sets the stop flag when it is interrupted: other threads then end before their next element. */
 static const int tmapad_never_stop = 0;
 
 #define TMAPAD_LOOP(name, function_type, statement)                                                          \
@@ -55,9 +57,9 @@ static const int tmapad_never_stop = 0;
     {                                                                                                        \
         const tmapad_scalar_call *call = (const tmapad_scalar_call *)data;                                   \
         const function_type f = (function_type)call->function;                                               \
-        const volatile int *stop = state->stop ? state->stop : &tmapad_never_stop;                           \
+        const int *stop = state->stop ? state->stop : &tmapad_never_stop;                                    \
         for (npy_intp i = 0; i < n; i++) {                                                                   \
-            if (*stop) {                                                                                     \
+            if (tmapad_load_int(stop)) {                                                                     \
                 state->index = i;                                                                            \
                 return 1;                                                                                    \
             }                                                                                                \

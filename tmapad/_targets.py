@@ -88,6 +88,8 @@ class Target:
         """Sums of rows of neighbouring terms, on all threads."""
         assert self._written is not None
         length = math.prod(self.shape[axis] for axis in self.summed)
+        if length * self._written.itemsize >= 2**31:  # more than an item of an array may have; rows are few then
+            return np.array([_core.sum_terms(row) for row in self._written.reshape(-1, length)])
         loop = _core.sum_loop("sum_rows", self._written.dtype.char, length)
         rows = self._written.reshape(-1).view(np.dtype((np.void, length * self._written.itemsize)))
         sums = np.empty(rows.size, loop.out_chars)

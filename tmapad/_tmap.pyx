@@ -113,7 +113,7 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
         function = f if type(f) is ScalarFunction else find(f)
         if function._python:
             function.refresh()
-        key, shortcuts = None if function.complains() else type_key(xs), function._shortcuts
+        key, shortcuts = None if function.may_complain() else type_key(xs), function._shortcuts
         results = take_shortcut(shortcuts, key, xs, schedule) if key is not None else None
         if results is not None:
             return results[0] if len(results) == 2 else results[:len(results) - 1]
@@ -133,7 +133,7 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     usual = (out is None and dtype is None and wrt is None and type(residuals) is str and residuals == "auto"
              and plain(num_threads, chunk_size) and type(f) is not partial)
     function = find(f) if usual else None
-    key = type_key(xs) if usual and not function.complains() else None
+    key = type_key(xs) if usual and not function.may_complain() else None
     if key is None:
         y, pull = forward(f, xs, wrt, residuals, out, dtype, as_options(num_threads, schedule, chunk_size))
         return y, make_pullback(pull)
@@ -198,7 +198,7 @@ cdef class MapPullback:
         cdef tuple results
         cdef list cotangents
         cdef int k
-        if self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and not self.function.complains():
+        if self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and not self.function.may_complain():
             results = self.short.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0)
             if results is not None and results[len(results) - 1] is None:
                 cotangents = [NOTHING] * (2 + len(self.dtypes))
@@ -237,7 +237,8 @@ cdef MapPullback make_short_pullback(function, tuple known, tuple xs, tuple resu
     cdef MapPullback back = MapPullback.__new__(MapPullback)
     back.short, back.kernel, back.wanted, back.dtypes, back.saves = known
     back.function, back.schedule = function, schedule
-    back.held = results[1:len(results) - 1] if back.saves else xs
+    # Views: the shapes and types of the user's own arrays may be changed in place.
+    back.held = results[1:len(results) - 1] if back.saves else tuple([x.view() for x in xs])
     back.shape = results[0].shape
     return back
 

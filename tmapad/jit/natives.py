@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from tmapad._protocol import Implementation
+from tmapad._protocol import Registered
 
 # Cython's functions that have a Python twin take an int that says not to look for it: 0.
 WITH_INT: dict[int, Callable[[Any], Any]] = {
@@ -18,19 +18,20 @@ WITH_INT: dict[int, Callable[[Any], Any]] = {
 NUMBERS = {"d": ctypes.c_double, "f": ctypes.c_float}
 
 
-def as_function(implementation: Implementation) -> Any:
+def as_function(given: Registered) -> Any:
     """Give what Numba can call: a ufunc, a ctypes function, or a Python function round one.
 
     Raises
     ------
     TypeError
-        It has no real type, gets user data, or may raise.
+        It has no real type, gets user data, may raise, or is not threadsafe.
     """
+    implementation = given.implementation
     if (ufunc := getattr(implementation, "ufunc", None)) is not None:
         return ufunc
     native: Callable[[str], tuple[int, str] | None] = getattr(implementation, "native", lambda char: None)
     found = next(((char, *place) for char in NUMBERS if (place := native(char)) is not None), None)
-    if found is None:
+    if found is None or not given.threadsafe:
         raise TypeError(f"{implementation.name} cannot be called from a compiled Python function")
     char, address, trailing = found
     kinds = [NUMBERS[char]] * implementation.nin

@@ -64,7 +64,7 @@ class Helpers:
             return value
         function = python_code_of(value)
         if function is None and isinstance(value, Registered):
-            return self.replacement(as_function(value.implementation))
+            return self.replacement(as_function(value))
         return value if function is None else self._dispatcher(function, _declared(value))
 
     def _dispatcher(self, function: FunctionType, signatures: tuple[Any, ...]) -> Any:
