@@ -1,8 +1,10 @@
 /* C functions that tests need and no library has: see c_library.py. */
 #include <Python.h>
 #include <complex.h>
+#include <errno.h>
 #include <stdint.h>
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- numbers */
@@ -98,5 +100,56 @@ int tally_loop(char **args, Py_ssize_t n, const Py_ssize_t *steps, void *data, c
     else for (Py_ssize_t i = 0; i < n; i++) sum += ((uint8_t *)args[0])[i];
     __atomic_fetch_add(&t->sum, sum, __ATOMIC_SEQ_CST);
     if (before <= t->fail && t->fail < before + n) { state->index = t->fail - before; return 1; }
+    return 0;
+}
+
+/* ---- functions that take their time: x seconds, whatever signals arrive meanwhile */
+
+static void sleep_through(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    if (seconds <= 0) return;
+    while (nanosleep(&t, &t) == -1 && errno == EINTR) { }
+}
+double sleeps(double x) { sleep_through(x); return x; }
+double sleeps_derivative(double x) { sleep_through(x); return 1; }
+
+/* As `sleeps`, but not on the thread that made the data: that one waits until another thread has begun. */
+
+typedef struct { uintptr_t caller; int64_t begun, patience; } meeting;
+
+void meet(void *p) { ((meeting *)p)->caller = (uintptr_t)pthread_self(); }
+double sleeps_elsewhere(double x, void *p)
+{
+    meeting *m = p;
+    if (m->caller != (uintptr_t)pthread_self()) {
+        __atomic_store_n(&m->begun, 1, __ATOMIC_SEQ_CST);
+        sleep_through(x);
+        return x;
+    }
+    while (!__atomic_load_n(&m->begun, __ATOMIC_SEQ_CST) && m->patience-- > 0) sleep_through(1e-3);
+    return x;
+}
+
+/* ---- vectorized loops that are as particular as NumPy's: x, or the sum of two, where no input overlaps the output or
+   touches it, unless it is the output; NAN where one does. NumPy's then compute on another path, with other bits. */
+
+static int apart(const char *x, const char *y, Py_ssize_t size)
+{
+    return x == y || x > y + size || y > x + size;
+}
+int apart_loop(char **args, Py_ssize_t n, const Py_ssize_t *steps, void *data, chunk_state *state)
+{
+    const double *x = (double *)args[0];
+    const int good = steps[0] == 0 || apart(args[0], args[1], n * (Py_ssize_t)sizeof(double));
+    for (Py_ssize_t i = 0; i < n; i++) ((double *)args[1])[i] = good ? x[steps[0] ? i : 0] : NAN;
+    return 0;
+}
+int apart_add_loop(char **args, Py_ssize_t n, const Py_ssize_t *steps, void *data, chunk_state *state)
+{
+    const Py_ssize_t size = n * (Py_ssize_t)sizeof(double);
+    const double *x = (double *)args[0], *y = (double *)args[1];
+    const int good = (steps[0] == 0 || apart(args[0], args[2], size)) && (steps[1] == 0 || apart(args[1], args[2], size));
+    for (Py_ssize_t i = 0; i < n; i++) ((double *)args[2])[i] = good ? x[steps[0] ? i : 0] + y[steps[1] ? i : 0] : NAN;
     return 0;
 }

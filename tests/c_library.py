@@ -83,3 +83,15 @@ class Tally(ctypes.Structure):
     """Data of `tally_loop`."""
 
     _fields_ = (("elements", ctypes.c_int64), ("sum", ctypes.c_int64), ("fail", ctypes.c_int64))
+
+
+class Meeting(ctypes.Structure):
+    """Data of `sleeps_elsewhere`, made by the thread that is not to sleep; it waits so many milliseconds for another."""
+
+    _fields_ = (("caller", ctypes.c_size_t), ("begun", ctypes.c_int64), ("patience", ctypes.c_int64))
+
+    @classmethod
+    def of_this_thread(cls, patience: int = 5000) -> "Meeting":
+        made = cls(patience=patience)
+        library().meet(ctypes.byref(made))
+        return made

@@ -1,7 +1,6 @@
-"""What a call does to the process it runs in: threads, forks, signals, and nothing else."""
+"""What a call does to the process it runs in: threads, forks, signals in forked children, and nothing else."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -94,61 +93,6 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
     print(all(pool.map(work, range(8))))
 """
     assert run_python(script) == "True"
-
-
-INTERRUPT = """
-import os, signal, threading, time, numpy as np, scipy.special
-from tmapad import rrule, tmap
-
-x = np.random.default_rng(0).random(40_000_000)
-def interrupt():
-    time.sleep(0.3)
-    os.kill(os.getpid(), signal.SIGINT)
-
-y, back = rrule(tmap, scipy.special.gammaln, x[:10])
-for call in (
-    lambda: tmap(scipy.special.gammaln, x, num_threads=1),
-    lambda: tmap(scipy.special.gammaln, x, num_threads=2),
-    lambda: tmap(scipy.special.gammaln, x),
-    lambda: rrule(tmap, scipy.special.gammaln, x, residuals="save"),
-):
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        call()
-    except KeyboardInterrupt:
-        print("interrupted")
-    thread.join()
-    assert (tmap(scipy.special.gammaln, x[:10], num_threads=2) == y).all()
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to a process")
-def test_ctrl_c_ends_a_call_and_the_next_one_works() -> None:
-    assert run_python(INTERRUPT, timeout=120).split() == ["interrupted"] * 4
-
-
-def work_for_long(x: np.ndarray) -> None:
-    for _ in range(200):
-        tmap(np.cbrt, x, num_threads=2)
-
-
-def test_a_signal_handler_runs_during_a_call_and_its_error_is_raised() -> None:
-    if not hasattr(signal, "setitimer"):
-        pytest.skip("the system has no interval timer")
-
-    def handler(number: int, frame: object) -> None:
-        raise ArithmeticError("from the handler")
-
-    x = np.random.default_rng(0).random(20_000_000)
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(ArithmeticError, match="from the handler"):
-            work_for_long(x)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_many_threads_call_at_once() -> None:

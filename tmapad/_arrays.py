@@ -30,8 +30,11 @@ class Argument:
     type: ArgType
     given: Any = None  # the Python scalar itself
 
-    def ready(self, char: str, name: str) -> Array:
-        """Return it for a loop of this type: scalars are copied now; arrays are held, and converted strip by strip."""
+    def ready(self, char: str, name: str, *, half: bool) -> Array:
+        """Return it for a loop of this type: scalars are copied now; arrays are held, and converted strip by strip.
+
+        A Python number beside float16 is one of float16 (`half`), before it is computed with in float32.
+        """
         if self.kind not in ("weak", "scalar"):
             return self.array
         if self.type is int and char in "bBhHiIlLqQ":
@@ -40,7 +43,8 @@ class Argument:
             except OverflowError:
                 raise OverflowError(f"{name} is {self.given!r:.40}, which {np.dtype(char)} does not hold") from None
         with np.errstate(all="ignore"):
-            return self.array.astype(char)
+            rounded = self.array.astype("e") if half and self.type is float and char == "f" else self.array
+            return rounded.astype(char)
 
     @property
     def differentiable(self) -> bool:
@@ -131,11 +135,13 @@ def broadcast_shape(arguments: Sequence[Argument], names: Sequence[str]) -> tupl
     shapes = {a.array.shape for a in arguments} - {()}
     if len(shapes) < 2:
         return next(iter(shapes), ())
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
+    ndim = max(map(len, shapes))
+    padded = [(1,) * (ndim - len(shape)) + shape for shape in shapes]
+    sizes = [{n for n in axis if n != 1} for axis in zip(*padded, strict=True)]
+    if any(len(axis) > 1 for axis in sizes):
         given = ", ".join(f"{n}: {a.array.shape}" for a, n in zip(arguments, names, strict=True))
-        raise ValueError(f"arguments do not broadcast to one shape: {given}") from None
+        raise ValueError(f"arguments do not broadcast to one shape: {given}")
+    return tuple(next(iter(axis), 1) for axis in sizes)
 
 
 def result_kind(arguments: Sequence[Argument]) -> str:

@@ -122,7 +122,11 @@ class Call:
         shape = broadcast_shape(mapped, [names[i] for i in self.mapped])
         self.kind = result_kind(mapped)
         kernel = function.kernel(tuple(a.type for a in self.arguments), dtype)
-        ready = (a.ready(char, name) for a, char, name in zip(self.arguments, kernel.loop.in_chars, names, strict=True))
+        half = function.precision(tuple(a.type for a in self.arguments)) == "half"
+        ready = (
+            a.ready(char, name, half=half)
+            for a, char, name in zip(self.arguments, kernel.loop.in_chars, names, strict=True)
+        )
         self.frame = Frame(function, kernel, shape, tuple(ready))
 
     def outputs(self, out: Any) -> list[Array]:
@@ -175,15 +179,12 @@ def _captured(value: Any, name: str) -> Argument:
     return argument
 
 
-def run(
-    planned: Planned, frame: Frame, outputs: Sequence[Array], options: Options, extra: Sequence[Array] = ()
-) -> None:
-    """Run a program on a frame's arrays, followed by `extra` ones, into outputs of any layout and overlap."""
-    inputs = [*frame.arrays, *extra]
+def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array], options: Options) -> None:
+    """Run a program on the arrays that were offered to it, into outputs of any layout and overlap."""
     for output in outputs:
         inputs = [x.copy() if overlaps(output, x) else x for x in inputs]
     failure = planned.program.run(
-        (*inputs, *outputs),
+        (*(inputs[k] for k in planned.reads), *outputs),
         frame.shape,
         num_threads=options.num_threads,
         schedule=options.schedule,
@@ -198,7 +199,7 @@ def map_elements(f: Any, xs: Sequence[Any], out: Any, dtype: Any, options: Optio
     """`tmap` in general: any arguments, any outputs. Also returns the call, from which a shortcut is made."""
     call = Call(f, xs, as_dtype(dtype))
     outputs, frame = call.outputs(out), call.frame
-    run(frame.kernel.map(frame.chars, tuple(y.dtype.char for y in outputs)), frame, outputs, options)
+    run(frame.kernel.map(frame.chars, tuple(y.dtype.char for y in outputs)), frame, frame.arrays, outputs, options)
     return call.results(outputs, out), call
 
 
@@ -210,5 +211,5 @@ def run_and_write(
 ) -> list[Array]:
     """Run a program that writes results, and then arrays of its own types; return these, the residuals."""
     residuals = [allocate(outputs, frame.shape, np.dtype(char)) for char in planned.chars]
-    run(planned, frame, [*outputs, *residuals], options)
+    run(planned, frame, frame.arrays, [*outputs, *residuals], options)
     return residuals

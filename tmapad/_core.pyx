@@ -16,9 +16,9 @@ C. Nothing about chunks, strips, workers or layouts may show in a result. Elemen
    additions. Sums are taken over blocks of 512 elements in C order, one result for each block; such a program is run in
    C order, and its chunks are whole blocks.
 
-D. A loop that fails says at which element. No chunk above the lowest failure known so far is begun, those below are run;
-   within a strip the later steps still run on the elements before the failure. So the failure reported is the lowest
-   one, whatever the threads did. It is to be the lowest in C order, so a failed run in another order is repeated.
+D. A loop that fails says at which element. No chunk above the lowest failure known so far is begun, those below are
+   run; within a strip the later steps still run on the elements before the failure. So the failure reported is the
+   lowest one, whatever the threads did. It is to be the lowest in C order: a failed run in another order is repeated.
 
 E. How many threads: elements are first run on the calling thread until a few microseconds have passed. If the rest is
    worth it, the number of threads is asked for, and the rest runs in a parallel region. One worker never enters the

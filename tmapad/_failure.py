@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,7 +30,8 @@ def raise_failure(
     place = f"in {frame.function.name}, at {_index(where)} with arguments {_shown(arguments)}"
     if error is None:
         error = _from_python(sources[step], frame, arguments, place)
-    error.add_note(f"tmapad: {place}")
+    with contextlib.suppress(Exception):  # the user's own exception may refuse it
+        error.add_note(f"tmapad: {place}")
     raise error
 
 

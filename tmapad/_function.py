@@ -182,13 +182,21 @@ class ScalarFunction(Registered):
             results: tuple[str, ...] = tuple(r.char for r in self.implementation.result_types(given))
         else:
             loop = self._find_loop(self.implementation, given)
-            results = result_chars(loop, _precision(given, self._nondiff))
+            results = result_chars(loop, self.precision(given))
         form = self._form
         if isinstance(form, TableForm):
             form = form.for_types(loop.types)
         elif form is not None:
             form.check_outputs(self.name, loop.nout)
         return Kernel(self.implementation, form, loop, results, self._find_loop, serial=not self.threadsafe)
+
+    def precision(self, types: tuple[ArgType, ...]) -> str:
+        """Return the precision that arguments of these types have together: "half", "single" or "double"."""
+        numbers = tuple(t for i, t in enumerate(types) if i not in self._nondiff)
+        arrays = [t for t in numbers if not isinstance(t, type)]
+        if arrays and all(t.char == "e" for t in arrays):
+            return "half"
+        return precision_of(computation_type(numbers))
 
     def _find_loop(self, part: Implementation, types: tuple[Any, ...]) -> Any:
         """The loop of a part; arguments that are not differentiated stay integers in compiled functions."""
@@ -223,14 +231,6 @@ class ScalarFunction(Registered):
     def saves(self, residuals: str) -> bool:
         """Whether the partials of the forward pass are kept."""
         return residuals == "save" or (residuals == "auto" and self._form is not None and self._form.saves)
-
-
-def _precision(types: tuple[ArgType, ...], nondiff: frozenset[int]) -> str:
-    numbers = [t for i, t in enumerate(types) if i not in nondiff]
-    halves = [t for t in numbers if not isinstance(t, type)]
-    if halves and all(t.char == "e" for t in halves):
-        return "half"
-    return precision_of(computation_type(tuple(numbers)))
 
 
 def _importable(function: ScalarFunction, value: Implementation) -> str | None:

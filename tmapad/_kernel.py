@@ -31,6 +31,7 @@ class Planned:
 
     program: Program
     sources: tuple[Source | None, ...]
+    reads: tuple[int, ...]  # which of the arrays offered it takes
     chars: tuple[str, ...] = ()  # of the arrays it writes, where the caller cannot know them
 
 

@@ -12,6 +12,9 @@ from tmapad import _core
 from tmapad._core import Loop, Program
 from tmapad._protocol import Implementation
 
+# Roles of slots that are arrays given to the program.
+ARRAYS = ("input", "output", "block_sum")
+
 
 @dataclass(eq=False, slots=True)
 class Slot:
@@ -101,14 +104,20 @@ class Builder:
         total.role = "block_sum"
         self._array(total)
 
-    def program(self, *, serial: bool = False) -> tuple[Program, tuple[Source | None, ...]]:
-        """Return the program, and what each of its steps was made from."""
-        arrays = ("input", "output", "block_sum")
-        order = sorted(self._slots, key=lambda slot: (slot.role not in arrays, slot.position))
+    def program(self, *, serial: bool = False) -> tuple[Program, tuple[Source | None, ...], tuple[int, ...]]:
+        """Return the program, what each of its steps was made from, and which of its inputs it reads.
+
+        The others are no arrays of the program.
+        """
+        used = {id(slot) for _, arguments in self._steps for slot in arguments}
+        inputs = [slot for slot in self._slots if slot.role == "input"]
+        reads = tuple(k for k, slot in enumerate(inputs) if id(slot) in used)
+        slots = [slot for slot in self._slots if id(slot) in used]
+        order = sorted(slots, key=lambda slot: (slot.role not in ARRAYS, slot.position))
         number = {id(slot): k for k, slot in enumerate(order)}
-        slots = [(slot.role, np.dtype(slot.char).itemsize, slot.value) for slot in order]
+        described = [(slot.role, np.dtype(slot.char).itemsize, slot.value) for slot in order]
         steps = [(loop, tuple(number[id(slot)] for slot in arguments)) for loop, arguments in self._steps]
-        return Program(slots, steps, serial=serial), tuple(self._sources)
+        return Program(described, steps, serial=serial), tuple(self._sources), reads
 
 
 # A partial derivative: its slot, and whether the function is antiholomorphic in that argument.

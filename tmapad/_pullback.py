@@ -34,18 +34,22 @@ def forward(
     call = Call(f, xs, as_dtype(dtype))
     frame = call.frame
     wanted = differentiated(call, wrt)
+    reads: tuple[int, ...] = ()
     if frame.kernel.pairs(wanted):
         # Whatever is wrong with the derivative is found here, before anything is computed.
         sinks = tuple(Sink("array", a.cotangent_dtype.char, a.cotangent_dtype.kind != "c") for a in call.arguments)
         dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
-        frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted))
+        reads = frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted)).reads
     outputs = call.outputs(out)
     overwritten = any(share_memory(y, x) for y in outputs for x in frame.arrays)
     save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals))
     chars = tuple(y.dtype.char for y in outputs)
     saved = run_and_write(frame, outputs, frame.kernel.forward(frame.chars, chars, wanted, save=save), options)
     inputs = [Input.of(argument) for argument in call.arguments]
-    pull = Pull(frame, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
+    held = () if save else reads
+    pull = Pull(
+        frame, held, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options
+    )
     return call.results(outputs, out), pull
 
 
@@ -129,13 +133,18 @@ def _position(entry: Any, call: Call, mapped: list[int]) -> int:
     raise TypeError(f"wrt must hold positions of arguments and names of captures, not {type(entry).__name__}")
 
 
+def placeholder(dtype: Any, shape: tuple[int, ...]) -> Array:
+    """Return an array of this type and shape that takes no memory: in the place of one that is not read."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
 class Pull:
     """Cotangents of arguments from the cotangent of the result: what a pullback does when it is called.
 
     Attributes
     ----------
     frame : Frame
-        Without arrays if they are not needed: nothing is held that is not.
+        With placeholders for the arrays that are not needed: only those in `held` are.
     inputs : list of Input
         The function's arguments, captured ones included; `mapped` says which are mapped, and `captures` has the
         names of those captured, by position.
@@ -148,6 +157,7 @@ class Pull:
     def __init__(
         self,
         frame: Frame,
+        held: Sequence[int],
         inputs: list[Input],
         mapped: list[int],
         captures: dict[int, str],
@@ -156,10 +166,11 @@ class Pull:
         residuals: tuple[Array, ...] | None,
         options: Options,
     ) -> None:
-        needed = residuals is None and frame.kernel.pairs(wanted)
         # Views: the shapes and types of the user's own arrays may be changed in place.
-        held = tuple(array.view(np.ndarray) for array in frame.arrays) if needed else ()
-        self.frame = Frame(frame.function, frame.kernel, frame.shape, held)
+        arrays = (
+            a.view(np.ndarray) if i in held else placeholder(a.dtype, a.shape) for i, a in enumerate(frame.arrays)
+        )
+        self.frame = Frame(frame.function, frame.kernel, frame.shape, tuple(arrays))
         self.inputs, self.mapped, self.captures, self.kind = inputs, mapped, captures, kind
         self.wanted, self.residuals, self.options = wanted, residuals, options
 
@@ -243,16 +254,16 @@ class Pull:
         kernel, wanted = self.frame.kernel, tuple(targets)
         chars = tuple(dys[j].dtype.char if j in dys else None for j in range(len(kernel.results)))
         sinks = tuple(target.sink for target in targets.values())
-        inputs = list(dys.values())
         if self.residuals is not None:
             saved = dict(zip(kernel.pairs(self.wanted), self.residuals, strict=True))
             partials = [saved[pair] for pair in kernel.pairs(wanted)]
             planned = kernel.pull_saved(wanted, tuple(array.dtype.char for array in partials), chars, sinks)
-            inputs = [*partials, *inputs]
+            inputs = [*partials, *dys.values()]
         else:
             planned = kernel.pull(self.frame.chars, wanted, chars, sinks)
+            inputs = [*self.frame.arrays, *dys.values()]
         outputs = [target.array_for(char) for target, char in zip(targets.values(), planned.chars, strict=True)]
-        run(planned, self.frame, outputs, self.options, inputs)
+        run(planned, self.frame, inputs, outputs, self.options)
         for target in targets.values():
             target.finish(self.options)
 

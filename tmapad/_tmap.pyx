@@ -17,7 +17,7 @@ from tmapad._core import SCHEDULES
 from tmapad._find import find
 from tmapad._function import ScalarFunction, call_with
 from tmapad._kernel import Sink
-from tmapad._pullback import Pull, forward
+from tmapad._pullback import Pull, forward, placeholder
 from tmapad._targets import Input
 from tmapad._rules import register_rule
 from tmapad._tangents import NO_TANGENT
@@ -164,8 +164,13 @@ cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull):
     else:
         back = kernel.pull(chars, wanted, outputs, sinks)
         inputs = "".join(chars)
-    back_program = Elementwise(back.program, inputs + outputs[0], "".join([sink.char for sink in sinks]))
-    shortcuts[key, BACK] = (back_program, kernel, wanted, [to.dtype for to in pull.inputs], saves)
+    # The cotangent comes after these; it is always read where there is a derivative.
+    reads = tuple([k for k in back.reads if k < len(inputs)])
+    if len(reads) == len(back.reads):
+        return
+    read = "".join([inputs[k] for k in reads]) + outputs[0]
+    back_program = Elementwise(back.program, read, "".join([sink.char for sink in sinks]))
+    shortcuts[key, BACK] = (back_program, kernel, wanted, [to.dtype for to in pull.inputs], reads, saves)
     shortcuts[key, AHEAD] = Elementwise(ahead.program, "".join(chars), outputs[0] + "".join(ahead.chars))
 
 
@@ -186,6 +191,7 @@ cdef class MapPullback:
     cdef object kernel
     cdef tuple wanted
     cdef list dtypes           # of the cotangents of all arguments
+    cdef tuple reads           # which arguments the program starts from, unless partials are saved
     cdef bint saves
     cdef tuple held            # the arrays that the program starts from
     cdef tuple shape
@@ -198,7 +204,8 @@ cdef class MapPullback:
         cdef tuple results
         cdef list cotangents
         cdef int k
-        if self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and not self.function.may_complain():
+        if (self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and dy.shape == self.shape
+                and not self.function.may_complain()):
             results = self.short.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0)
             if results is not None and results[len(results) - 1] is None:
                 cotangents = [NOTHING] * (2 + len(self.dtypes))
@@ -210,16 +217,22 @@ cdef class MapPullback:
     @property
     def pull(self):
         if self._pull is None:
-            frame = Frame(self.function, self.kernel, self.shape, () if self.saves else self.held)
+            saved, held = (self.held, ()) if self.saves else (None, self.reads)
+            arrays = [placeholder(char, self.shape) for char in self.kernel.loop.in_chars]
+            for k, array in zip(held, self.held):
+                arrays[k] = array
+            frame = Frame(self.function, self.kernel, self.shape, tuple(arrays))
             inputs = [Input(self.shape, "array", dtype) for dtype in self.dtypes]
-            saved = self.held if self.saves else None
-            self._pull = Pull(frame, inputs, list(range(len(inputs))), {}, "array", self.wanted, saved,
+            self._pull = Pull(frame, held, inputs, list(range(len(inputs))), {}, "array", self.wanted, saved,
                               as_options(None, self.schedule, None))
         return self._pull
 
     @property
     def nbytes(self):
         return self.pull.nbytes
+
+    def __reduce__(self):
+        raise TypeError("a pullback cannot be pickled or copied: it belongs to its forward pass in this process")
 
     def __repr__(self):
         pull = self.pull
@@ -235,10 +248,10 @@ cdef MapPullback make_pullback(pull):
 
 cdef MapPullback make_short_pullback(function, tuple known, tuple xs, tuple results, schedule):
     cdef MapPullback back = MapPullback.__new__(MapPullback)
-    back.short, back.kernel, back.wanted, back.dtypes, back.saves = known
+    back.short, back.kernel, back.wanted, back.dtypes, back.reads, back.saves = known
     back.function, back.schedule = function, schedule
     # Views: the shapes and types of the user's own arrays may be changed in place.
-    back.held = results[1:len(results) - 1] if back.saves else tuple([x.view() for x in xs])
+    back.held = results[1:len(results) - 1] if back.saves else tuple([xs[k].view() for k in back.reads])
     back.shape = results[0].shape
     return back
 
