@@ -86,7 +86,7 @@ class Tally(ctypes.Structure):
 
 
 class Meeting(ctypes.Structure):
-    """Data of `sleeps_elsewhere`, made by the thread that is not to sleep; it waits so many milliseconds for another."""
+    """Data of `sleeps_elsewhere`: of the thread that is not to sleep, but waits so many milliseconds for another."""
 
     _fields_ = (("caller", ctypes.c_size_t), ("begun", ctypes.c_int64), ("patience", ctypes.c_int64))
 

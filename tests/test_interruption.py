@@ -98,18 +98,11 @@ CALLS = {
     "chunks of 8, many elements": "tmap(sleeps, each(6000, 0.001), num_threads=2, chunk_size=8)",
     "guided": "tmap(sleeps, each(300, 0.025), num_threads=2, schedule='guided')",
     "static": "tmap(sleeps, each(300, 0.025), num_threads=2, schedule='static')",
-    "static, the second half is expensive": (
-        "tmap(sleeps, each(150, 0.025, free=150), num_threads=2, schedule='static')"
-    ),
     "static, the first half is expensive": (
         "tmap(sleeps, each(150, 0.025, free=150)[::-1].copy(), num_threads=2, schedule='static')"
     ),
     "few elements": "tmap(sleeps, each(16, 0.2), num_threads=1)",
     "few elements, two threads": "tmap(sleeps, each(32, 0.2), num_threads=2)",
-    "cheap elements first": "tmap(sleeps, each(150, 0.025, free=100), num_threads=1)",
-    "more cheap elements first": "tmap(sleeps, each(3500, 0.001, free=2000), num_threads=1)",
-    "many cheap elements first": "tmap(sleeps, each(3500, 0.001, free=10**6), num_threads=1)",
-    "cheap elements first, two threads": "tmap(sleeps, each(300, 0.025, free=2000), num_threads=2)",
     "arrays that are staged": "tmap(sleeps, each(300, 0.025).reshape(20, 15)[::-1, ::-1], num_threads=2)",
     "forward pass": "rrule(tmap, sleeps, each(150, 0.025), num_threads=1)",
     "forward pass that saves": "rrule(tmap, sleeps, each(75, 0.025), num_threads=1, residuals='save')",

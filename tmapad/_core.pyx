@@ -97,7 +97,6 @@ cdef extern from "_scalar_loops.h" nogil:
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
     PyObject *PyErr_Occurred()
-    void PyErr_Clear()
 
 # NumPy's accessors for borrowed pointers, which are no objects to Cython: asked without the GIL and without
 # counting references.

@@ -106,6 +106,8 @@ cdef class Program:
         r.memory = NULL
         r.region_memory = NULL
         try:
+            if self.sums_blocks and (self.raises or watch):
+                raise ValueError("what raises is run an element at a time, and cannot be summed by blocks")
             # A run that fails may be repeated in C order, but not once inputs have been written to.
             in_place = (self.can_fail or watch) and shares_data(self, <array_t **>arrays)
             c_order = c_order or self.sums_blocks or in_place

@@ -97,7 +97,7 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
             if n == 0:
                 return 0
     if r.raises and exception_pending():
-        return n           # nothing is written yet that is also read: the strip can be run again
+        return n
     for i in range(r.nslots):
         o = &r.operands[i]
         if o.role == OUTPUT and o.access == STAGED:
@@ -125,12 +125,10 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
         else:
             n = whole
             done = run_strip(r, w, lo, n, False)
-        if r.raises and exception_pending():
-            done = 0 if n == 1 else find_raising(r, w, lo, n)
-            w.failed = exception_pending()
-        lo += done
-        if w.failed:
+        if r.raises and exception_pending():      # by this element: strips of what raises are of one
+            w.failed = True
             return lo
+        lo += done
         if load_int(&r.stop):
             return lo
         if done < n:
@@ -141,17 +139,6 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
         if w.countdown <= 0 and (lo < hi or hi < r.n):
             look_at_the_clock(r, w)
     return hi
-
-
-cdef npy_intp find_raising(run_t *r, worker_t *w, npy_intp lo, npy_intp n) noexcept nogil:
-    """How many elements of a block do not raise: they are run again, one at a time."""
-    cdef npy_intp i
-    with gil:
-        PyErr_Clear()
-    for i in range(lo, lo + n):
-        if run_strip(r, w, i, 1, r.group > 1) < 1 or exception_pending():
-            return i - lo
-    return run_strip(r, w, lo, n, n % r.group != 0)     # it raised once, and not again
 
 
 cdef void look_at_the_clock(run_t *r, worker_t *w) noexcept nogil:

@@ -35,11 +35,13 @@ def forward(
     frame = call.frame
     wanted = differentiated(call, wrt)
     reads: tuple[int, ...] = ()
+    raises = False
     if frame.kernel.pairs(wanted):
         # Whatever is wrong with the derivative is found here, before anything is computed.
         sinks = tuple(Sink("array", a.cotangent_dtype.char, a.cotangent_dtype.kind != "c") for a in call.arguments)
         dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
-        reads = frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted)).reads
+        planned = frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted))
+        reads, raises = planned.reads, planned.program.raises
     outputs = call.outputs(out)
     overwritten = any(share_memory(y, x) for y in outputs for x in frame.arrays)
     save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals))
@@ -50,6 +52,7 @@ def forward(
     pull = Pull(
         frame, held, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options
     )
+    pull.raises = raises
     return call.results(outputs, out), pull
 
 
@@ -173,6 +176,7 @@ class Pull:
         self.frame = Frame(frame.function, frame.kernel, frame.shape, tuple(arrays))
         self.inputs, self.mapped, self.captures, self.kind = inputs, mapped, captures, kind
         self.wanted, self.residuals, self.options = wanted, residuals, options
+        self.raises = False  # whether a loop may set an exception; a shortcut's arrays need no sums
 
     @property
     def nbytes(self) -> int:
@@ -270,4 +274,5 @@ class Pull:
     def _target(self, i: int, dys: dict[int, Array], out: Array | None, size: int) -> Target:
         held = self.frame.arrays
         like = [a for a in (*held[i : i + 1], *dys.values()) if a.shape == self.inputs[i].shape]
-        return Target(self.inputs[i], self.frame.shape, size, like, out)
+        keep = self.raises or self.frame.function.may_complain()
+        return Target(self.inputs[i], self.frame.shape, size, like, out, keep_terms=keep)

@@ -36,11 +36,20 @@ class Input:
 class Target:
     """Where the cotangent of one argument goes, and how its terms are summed if the argument was broadcast."""
 
-    def __init__(self, to: Input, shape: tuple[int, ...], size: int, like: Sequence[Array], out: Array | None) -> None:
+    def __init__(
+        self,
+        to: Input,
+        shape: tuple[int, ...],
+        size: int,
+        like: Sequence[Array],
+        out: Array | None,
+        *,
+        keep_terms: bool,
+    ) -> None:
         self.input, self.shape, self.size, self.out = to, shape, size, out
         self.kept, self.summed = broadcast_axes(to.shape, shape)
         self.summed = [axis for axis in self.summed if shape[axis] != 1]
-        sums = "blocks" if self.single and size > KEEP_TERMS else "products"
+        sums = "blocks" if self.single and size > KEEP_TERMS and not keep_terms else "products"
         self.sink = Sink(sums if self.summed else "array", to.dtype.char, to.dtype.kind != "c")
         self._like = like
         self._written: Array | None = None
