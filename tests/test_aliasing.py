@@ -1,5 +1,6 @@
 """Arrays that share memory, or only lie among each other's elements: what is copied, what is refused, what is right."""
 
+import itertools
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -48,7 +49,7 @@ among = pytest.mark.parametrize("split", AMONG.values(), ids=AMONG)
 def split_numbers(split: Any, n: int) -> tuple[Any, Any]:
     """The arrays, and copies of them that lie elsewhere."""
     arrays = split(np.linspace(0.1, 3.0, 3 * n))
-    assert not any(np.shares_memory(a, b) for a, b in zip(arrays, arrays[1:], strict=False))
+    assert not any(np.shares_memory(a, b) for a, b in itertools.pairwise(arrays))
     return arrays, [np.array(array) for array in arrays]
 
 

@@ -85,6 +85,8 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
             w.at[i] = o.data + lo // BLOCK * o.itemsize
     for s in range(r.nsteps):
         step = &r.steps[s]
+        if r.raises:
+            feclearexcept(FE_ALL_EXCEPT)     # SciPy's loops raise by the flags, also by those of earlier steps
         # Below a failure found by an earlier step; a vectorized loop still goes through the whole strip.
         count = n if step.group == 1 else (total + step.group - 1) & -step.group
         for k in range(step.nargs):

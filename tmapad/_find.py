@@ -57,6 +57,9 @@ def implementation(f: Any, role: str, *, from_output: bool = False, **options: A
         return Bound(inner, positions(f, inner.name, inner.parameters))
     if isinstance(f, ScalarFunction):
         return f.implementation
+    known = registered(f)
+    if known is not None and role != "f":
+        return known.implementation  # with the user data and the promises it was registered with
     native = pointer(
         f,
         name=options.get("name"),
