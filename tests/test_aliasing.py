@@ -157,7 +157,7 @@ def test_an_exception_within_a_sum_while_arguments_are_overwritten(order: str, w
         assert da == 70_000 * 40.0
         np.testing.assert_array_equal(dx, 30.0)
         return
-    with pytest.raises(ArithmeticError, match="-3.0 is negative") as error:
+    with pytest.raises(ArithmeticError, match=r"-3\.0 is negative") as error:
         back(dy, out=out)
     assert f"at element {where} " in error.value.__notes__[0]
 

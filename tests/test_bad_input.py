@@ -6,9 +6,12 @@ from typing import Any
 import c_library
 import numpy as np
 import pytest
+import scipy.special
 import zoo
 
-from tmapad import NoDerivativeError, NoRuleError, register, rrule, tmap
+from tmapad import NoDerivativeError, NoRuleError, NoTangent, register, rrule, tmap
+from tmapad._core import Loop
+from tmapad._plan import Builder
 
 X = np.ones(3)
 RECORD = c_library.Record()
@@ -192,3 +195,32 @@ def test_no_derivative() -> None:
         rrule(tmap, functools.partial(f, 2.0), X, wrt=0)
     with pytest.raises(NoDerivativeError):
         rrule(tmap, register(zoo.libm("sin"), name="sin"), X)
+
+
+def test_no_derivative_in_captured_variables() -> None:
+    """A closure's variables are differentiated by no registered derivative: it is not left out silently."""
+    rate = 2.0
+    f = register(lambda x: rate * x, derivative=lambda x: rate)
+    with pytest.raises(NoDerivativeError, match="captured rate, and its derivative in captured variables is not known"):
+        rrule(tmap, f, X)
+    with pytest.raises(NoDerivativeError, match=r"wrt names 'rate', which .* captured as a closure"):
+        rrule(tmap, f, X, wrt="rate")
+    np.testing.assert_array_equal(rrule(tmap, f, X, wrt=0)[1](X)[2], [2, 2, 2])
+
+
+def test_no_derivative_in_the_table() -> None:
+    jv = scipy.special.jv
+    with pytest.raises(
+        NoDerivativeError, match=r"jv has no derivative in x1.*or leave it out: rrule\(..., wrt=\(1,\)\)"
+    ):
+        rrule(tmap, jv, 2.5, X)
+    assert rrule(tmap, jv, 2, X)[1](X)[2] is NoTangent()  # an integer order is a constant
+
+
+def test_steps_of_a_program_fit_together() -> None:
+    builder = Builder()
+    x = builder.input("f")
+    with pytest.raises(TypeError, match="<Loop dd->d> was given f"):
+        builder.call(Loop(1, 0, "dd->d", 2), [x])
+    with pytest.raises(TypeError, match="there is no loop pull for fd->f"):
+        builder.builtin("pull", x, builder.input("d"), to="f")

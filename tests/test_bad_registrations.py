@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zoo
 
-from tmapad import NoDerivativeError, SignatureError, from_cython, register, rrule, tmap
+from tmapad import NoDerivativeError, NoTangent, SignatureError, from_cython, register, rrule, tmap
 
 X = np.ones(3)
 SIN, COS, POW = zoo.libm("sin"), zoo.libm("cos"), zoo.libm("pow", nin=2)
@@ -35,6 +35,7 @@ def positive(x: float) -> float:
 REGISTRATIONS: list[tuple[Any, dict[str, Any], type, str]] = [
     (SIN, {"derivative": COS, "value_and_derivative": COS}, TypeError,
      "give one of derivative, derivative_from_output, value_and_derivative, not derivative and value_and_derivative"),
+    (SIN, {"name": 3}, TypeError, "name must be a string, not 3"),
     (line, {"division": "c"}, ValueError, "division must be 'ieee' or 'python', not 'c'"),
     (line, {"user_data": 3.0}, TypeError, "user_data is for C functions with a last void .; line is not a C function"),
     (SIN, {"user_data": 3.0}, TypeError, "given user_data, but its signature .* has no last void"),
@@ -138,6 +139,22 @@ def test_registering_again() -> None:
             register(line, **other)
     register(line, derivative=(lambda a, x: x, lambda a, x: a), replace=True)
     np.testing.assert_array_equal(rrule(tmap, line, 2.0, X)[1](X)[3], [2, 2, 2])
+
+
+def test_registering_what_was_registered() -> None:
+    f = register(SIN, derivative=COS, name="sine", replace=True)
+    with pytest.raises(
+        TypeError, match="f is what register or from_cython returned for sine: pass its derivative there"
+    ):
+        register(f, derivative=COS)
+
+
+def test_none_stands_for_all_partial_derivatives() -> None:
+    f = register(pair, derivative=(None, lambda x: 2.0), replace=True)
+    y, back = rrule(tmap, f, X)
+    np.testing.assert_array_equal(back(y)[2], 2 * y[1])
+    two = register(line, derivative=((None, lambda a, x: a),), replace=True)
+    assert rrule(tmap, two, X, X)[1](X)[2] is NoTangent()
 
 
 def test_a_check_that_holds() -> None:

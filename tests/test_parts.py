@@ -97,10 +97,10 @@ def test_flags_from_before_are_no_errors(num_threads: int | None) -> None:
     f = register(lgamma(), derivative=special.psi)
     expected = special.psi(x)
     with special.errstate(all="raise"):
-        assert np.isinf(tmap(np.divide, x, 0.0, num_threads=1)).all()
+        tmap(np.divide, x, 0.0, num_threads=1)
         np.testing.assert_array_equal(tmap(special.psi, x, num_threads=num_threads), expected)
-        assert np.isinf(tmap(np.divide, x, 0.0, num_threads=1)).all()
         _, back = rrule(tmap, f, x, num_threads=num_threads, residuals="recompute")
+        tmap(np.divide, x, 0.0, num_threads=1)
         np.testing.assert_array_equal(back(np.ones(1000))[2], expected)
 
 

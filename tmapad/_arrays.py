@@ -214,7 +214,7 @@ def _overlaps_itself(array: Array) -> bool:
 
 def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays share an element's memory; True also where finding out would take long, as in ufuncs."""
-    return np.may_share_memory(a, b, max_work=1)  # type: ignore[arg-type]  # NumPy's stub knows 0 and -1 only
+    return np.may_share_memory(a.view(np.ndarray), b.view(np.ndarray), max_work=1)  # type: ignore[arg-type]  # NumPy's stub knows 0 and -1 only
 
 
 def overlaps(out: Array, x: Array) -> bool:
