@@ -210,9 +210,7 @@ def test_no_derivative_in_captured_variables() -> None:
 
 def test_no_derivative_in_the_table() -> None:
     jv = scipy.special.jv
-    with pytest.raises(
-        NoDerivativeError, match=r"jv has no derivative in x1.*or leave it out: rrule\(..., wrt=\(1,\)\)"
-    ):
+    with pytest.raises(NoDerivativeError, match=r"jv has no derivative in x1.*leave it out: rrule\(..., wrt=\(1,\)\)"):
         rrule(tmap, jv, 2.5, X)
     assert rrule(tmap, jv, 2, X)[1](X)[2] is NoTangent()  # an integer order is a constant
 

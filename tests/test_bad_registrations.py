@@ -143,9 +143,7 @@ def test_registering_again() -> None:
 
 def test_registering_what_was_registered() -> None:
     f = register(SIN, derivative=COS, name="sine", replace=True)
-    with pytest.raises(
-        TypeError, match="f is what register or from_cython returned for sine: pass its derivative there"
-    ):
+    with pytest.raises(TypeError, match="what register or from_cython returned for sine: pass its derivative there"):
         register(f, derivative=COS)
 
 
