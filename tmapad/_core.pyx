@@ -125,7 +125,8 @@ cdef enum:
     MAX_ARGS = 64             # of one loop
     MAX_SLOTS = 512           # of one program
     MAX_DIMS = 64             # NumPy's own limit
-    LONG_STRIP = 8192         # elements of a strip that needs no scratch: large enough for its calls to cost nothing
+    LONG_STRIP = 8192         # elements of a strip that needs no scratch: large enough for its calls to cost nothing,
+    VECTOR_STRIP = 65536      # also where an element costs a nanosecond
     STATIC = 0                # schedules
     DYNAMIC = 1
     GUIDED = 2
@@ -136,6 +137,7 @@ SCHEDULES = {"static": STATIC, "dynamic": DYNAMIC, "guided": GUIDED}
 # Times in seconds. A fork-join of two threads costs 1.5 to 5 us, a look at the clock 25 ns.
 cdef double TRIAL = 10e-6            # how long the calling thread runs alone before threads are thought of
 cdef double WORTH_THREADS = 20e-6    # work left that is worth a parallel region
+cdef double CHUNK = 5e-6             # a chunk takes at least so long, if it is known what an element costs
 cdef double LOOK_EVERY = 5e-3        # a worker looks at the clock, and sizes its strips by it
 cdef double SIGNALS_EVERY = 30e-3    # the calling thread looks for signals
 

@@ -43,6 +43,7 @@ cdef struct run_t:
     npy_intp capacity        # elements for which there is scratch
     npy_intp grain           # chunks are multiples of it
     npy_intp chunk
+    double cost              # of an element, in seconds; 0 if not known
     npy_intp scratch_size    # of one worker
     char *scratch
     failure_t *failures      # one for each worker, written by that one alone
@@ -91,7 +92,7 @@ cdef int bind(run_t *r, Program program, array_t **arrays, int ndim, npy_intp *s
     r.n = 1
     for axis in range(ndim):
         r.n *= shape[axis]
-    r.next, r.failed, r.first = 0, r.n, 0
+    r.next, r.failed, r.first, r.cost = 0, r.n, 0, 0
 
     for i in range(program.nslots):
         o = &r.operands[i]
@@ -328,7 +329,7 @@ cdef void stage_outputs_near_inputs(run_t *r, int outputs) noexcept nogil:
             if o.role == OUTPUT and o.access == DIRECT and x.role == INPUT:
                 apart = distance(o.data - x.data)
                 if (apart == 0 and (r.nsteps > 1 or outputs > 1)) or (
-                        apart > 0 and r.group > 1 and apart <= LONG_STRIP * max(o.itemsize, x.itemsize)):
+                        apart > 0 and r.group > 1 and apart <= VECTOR_STRIP * max(o.itemsize, x.itemsize)):
                     o.access, o.copy = STAGED, copy_for(o.itemsize, 0)
 
 
@@ -340,7 +341,7 @@ cdef void lay_out_scratch(run_t *r, Program program) noexcept nogil:
     cdef npy_intp padded = (r.n + r.group - 1) // r.group * r.group
     for i in range(r.nslots):
         long_strips = long_strips and (r.operands[i].access == DIRECT or r.operands[i].access == UNIFORM)
-    r.strip = LONG_STRIP if long_strips else BLOCK
+    r.strip = BLOCK if not long_strips else VECTOR_STRIP if r.group > 1 else LONG_STRIP
     # Strips that need no scratch still need it for the group at their end.
     r.capacity = (r.group if r.group > 1 else 0) if long_strips else min(<npy_intp>BLOCK, padded)
     r.scratch_size = 0

@@ -172,9 +172,10 @@ cdef class Elementwise:
 
     def __call__(self, tuple arrays, num_threads=1, str schedule="dynamic", chunk_size=None):
         """The outputs followed by what `Program.run` returns; None if the arrays are not as they must be."""
-        return self.launch(arrays, num_threads, SCHEDULES[schedule], 0 if chunk_size is None else chunk_size)
+        return self.launch(arrays, num_threads, SCHEDULES[schedule], 0 if chunk_size is None else chunk_size, None)
 
-    cdef tuple launch(self, tuple arrays, object num_threads, int schedule, npy_intp chunk_size):
+    cdef tuple launch(self, tuple arrays, object num_threads, int schedule, npy_intp chunk_size, object out):
+        # `out` is an array for the one output, or None.
         cdef void *pointers[MAX_SLOTS]
         cdef array_t *array
         cdef array_t *first
@@ -196,11 +197,43 @@ cdef class Elementwise:
         ndim, shape = ndim_of(first), shape_of(first)
         if ndim == 0:
             return None
-        results = [cnp.PyArray_EMPTY(ndim, shape, self.outputs[i], 0) for i in range(self.nout)]
+        if out is None:
+            results = [cnp.PyArray_EMPTY(ndim, shape, self.outputs[i], 0) for i in range(self.nout)]
+        elif self.accepts(out, arrays):
+            results = [out]
+        else:
+            return None
         for i in range(self.nout):
             pointers[self.nin + i] = <void *>results[i]
         results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False))
         return tuple(results)
+
+    cdef bint accepts(self, object out, tuple arrays):
+        """Whether the output can be written to `out`, which lies apart from every input, or just where it lies."""
+        cdef array_t *y
+        cdef array_t *x
+        cdef char *lo
+        cdef char *start
+        cdef int i, axis
+        if self.nout != 1 or not cnp.PyArray_CheckExact(out) or self.program.can_fail:
+            return False
+        y, x = <array_t *><PyObject *>out, <array_t *><PyObject *>arrays[0]
+        if type_of(y) != self.outputs[0] or ndim_of(y) != ndim_of(x) or not is_c_contiguous(y):
+            return False
+        if not is_native(y) or not is_aligned(y) or not cnp.PyArray_ISWRITEABLE(out):
+            return False
+        for axis in range(ndim_of(y)):
+            if shape_of(y)[axis] != shape_of(x)[axis]:
+                return False
+        lo = <char *>data_of(y)
+        for i in range(self.nin):
+            x = <array_t *><PyObject *>arrays[i]
+            start = <char *>data_of(x)
+            if start == lo and itemsize_of(x) == itemsize_of(y):
+                continue
+            if start < lo + cnp.PyArray_NBYTES(out) and lo < start + cnp.PyArray_NBYTES(arrays[i]):
+                return False
+        return True
 
 
 def empty_like_all(tuple arrays, tuple shape, dtype):

@@ -108,7 +108,8 @@ cdef npy_intp trial(run_t *r, worker_t *w) noexcept nogil:
             return end
         lo = hi
         spent = seconds() - began
-        if spent > TRIAL and spent / lo * (r.n - lo) > WORTH_THREADS:
+        r.cost = spent / lo
+        if spent > TRIAL and r.cost * (r.n - lo) > WORTH_THREADS:
             return lo
         size = min(size * 8, <npy_intp>BLOCK)
     return lo
@@ -118,9 +119,12 @@ cdef void size_chunks(run_t *r, int threads):
     """Chunks of the size asked for, or such that there are a few for each worker."""
     cdef npy_intp left = r.n - r.first
     if r.chunk == 0:
-        r.chunk = left // threads + (left % threads != 0) if r.schedule == STATIC else left // (threads * 16)
-        if r.schedule == GUIDED:
-            r.chunk //= 4
+        if r.schedule == STATIC:
+            r.chunk = left // threads + (left % threads != 0)
+        else:
+            r.chunk = left // (threads * 64)
+            if r.cost > 0:
+                r.chunk = max(r.chunk, min(<npy_intp>min(CHUNK / r.cost, 1e9), left // (threads * 4)))
     r.chunk = grains(r, min(r.chunk, left))
     r.workers = <int>min(<npy_intp>threads, left // r.chunk + (left % r.chunk != 0))
 

@@ -15,7 +15,7 @@ from tmapad._core cimport Elementwise
 from tmapad._call import Frame, as_options, map_elements
 from tmapad._core import SCHEDULES
 from tmapad._find import find
-from tmapad._function import ScalarFunction, call_with
+from tmapad._function import call_with
 from tmapad._kernel import Sink
 from tmapad._pullback import Pull, forward, placeholder
 from tmapad._targets import Input
@@ -49,13 +49,16 @@ cdef bint plain(object num_threads, object chunk_size):
     return num_threads is None and chunk_size is None
 
 
-cdef tuple take_shortcut(dict shortcuts, object key, tuple arrays, object schedule):
-    """Results of a shortcut, or None."""
+cdef tuple take_shortcut(dict shortcuts, object key, tuple arrays, object schedule, object options, object out):
+    """Results of a shortcut, or None. Without `options` the number of threads and the chunks are the usual ones."""
     shortcut = shortcuts.get(key)
     number = KNOWN_SCHEDULES.get(schedule) if type(schedule) is str else None
     if shortcut is None or number is None:
         return None
-    results = (<Elementwise>shortcut).launch(arrays, get_num_threads, number, 0)
+    if options is None:
+        results = (<Elementwise>shortcut).launch(arrays, get_num_threads, number, 0, out)
+    else:
+        results = (<Elementwise>shortcut).launch(arrays, options.num_threads, number, options.chunk_size or 0, out)
     return results if results is not None and results[len(results) - 1] is None else None
 
 
@@ -109,21 +112,22 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     array([[ 5.        ,  6.40312424],
            [12.36931688, 13.        ]])
     """
-    if out is None and dtype is None and plain(num_threads, chunk_size) and type(f) is not partial:
-        function = f if type(f) is ScalarFunction else find(f)
-        if function._python:
-            function.refresh()
-        key, shortcuts = None if function.may_complain() else type_key(xs), function._shortcuts
-        results = take_shortcut(shortcuts, key, xs, schedule) if key is not None else None
-        if results is not None:
-            return results[0] if len(results) == 2 else results[:len(results) - 1]
-        y, call = map_elements(f, xs, None, None, as_options(None, schedule, None))
-        if key is not None and call.kind == "array" and len(call.arguments) == len(xs):
-            chars, kernel = tuple([x.dtype.char for x in xs]), call.frame.kernel
-            planned = kernel.map(chars, kernel.results)
-            shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results))
-        return y
-    return map_elements(f, xs, out, dtype, as_options(num_threads, schedule, chunk_size))[0]
+    options = None if plain(num_threads, chunk_size) else as_options(num_threads, schedule, chunk_size)
+    function = find(f) if dtype is None and type(f) is not partial else None
+    if function is None or function.may_complain():
+        return map_elements(f, xs, out, dtype, options or as_options(num_threads, schedule, chunk_size))[0]
+    if function._python:
+        function.refresh()
+    key, shortcuts = type_key(xs), function._shortcuts
+    results = take_shortcut(shortcuts, key, xs, schedule, options, out) if key is not None else None
+    if results is not None:
+        return results[0] if len(results) == 2 else results[:len(results) - 1]
+    y, call = map_elements(f, xs, out, None, options or as_options(num_threads, schedule, chunk_size))
+    if key is not None and call.kind == "array" and len(call.arguments) == len(xs):
+        chars, kernel = tuple([x.dtype.char for x in xs]), call.frame.kernel
+        planned = kernel.map(chars, kernel.results)
+        shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results))
+    return y
 
 
 @register_rule(tmap)
@@ -140,7 +144,7 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     if function._python:
         function.refresh()
     shortcuts = function._shortcuts
-    results = take_shortcut(shortcuts, (key, AHEAD), xs, schedule)
+    results = take_shortcut(shortcuts, (key, AHEAD), xs, schedule, None, None)
     if results is not None:
         return results[0], make_short_pullback(function, shortcuts[key, BACK], xs, results, schedule)
     y, pull = forward(f, xs, None, "auto", None, None, as_options(None, schedule, None))
@@ -206,7 +210,7 @@ cdef class MapPullback:
         cdef int k
         if (self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and dy.shape == self.shape
                 and not self.function.may_complain()):
-            results = self.short.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0)
+            results = self.short.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0, None)
             if results is not None and results[len(results) - 1] is None:
                 cotangents = [NOTHING] * (2 + len(self.dtypes))
                 for k, i in enumerate(self.wanted):
