@@ -39,7 +39,7 @@ FUNCTIONS = {
     "Cython": from_cython("scipy.special.cython_special", "gammaln", derivative="psi"),
     "Cython and Python": from_cython("scipy.special.cython_special", "erf", derivative=twice),
     "ufunc": register(special.log1p),
-    "bound": register(special.j1, derivative=functools.partial(special.jv, 0), replace=True),
+    "bound": register(special.itstruve0, derivative=functools.partial(special.struve, 0)),
 }
 
 SCRIPT = """
