@@ -90,7 +90,8 @@ double not_negative_times_x(double a, double x) { return not_negative(x) == 7 ? 
 /* ---- a loop of tmapad's own kind: adds up its elements, and fails at the one number `fail` that it is given */
 
 typedef struct { int64_t elements, sum, fail; } tally;
-typedef struct { Py_ssize_t index; const int *stop; } chunk_state;
+typedef struct chunk_state chunk_state;
+struct chunk_state { Py_ssize_t index; const int *stop; int (*poll)(chunk_state *state); };
 
 int tally_loop(char **args, Py_ssize_t n, const Py_ssize_t *steps, void *data, chunk_state *state)
 {

@@ -1,5 +1,10 @@
 """Settings of the whole suite."""
 
+import os
+import shutil
+import tempfile
+
+import pytest
 from hypothesis import settings
 
 # An example's time says nothing on a busy machine: no deadline.
@@ -9,3 +14,16 @@ settings.load_profile("tmapad")
 # The same examples in every run, so that a failure is there again in the next.
 settings.register_profile("repeatable", parent=settings.get_profile("tmapad"), derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of this suite."""
+    parser.addoption("--programs", type=int, default=12, help="how many random programs to compile")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled code in a directory of this session's: the user's is left alone, and what is tested is compiled."""
+    directory = os.environ["TMAPAD_CACHE_DIR"] = tempfile.mkdtemp(prefix="tmapad-tests-")
+    for name in ("TMAPAD_CACHE", "TMAPAD_CACHE_SIZE"):
+        os.environ.pop(name, None)
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))

@@ -143,7 +143,7 @@ def steps(given: np.ufunc, types: str, *wanted: tuple[int, int]) -> tuple[list[s
     partials = TableForm(found, types).emit(Call(), wanted)
     assert list(partials) == list(wanted)
     assert len(asked) <= 1
-    return builder.steps, [partials[pair][0].char for pair in wanted]
+    return builder.steps, [partials[pair][0][0].char for pair in wanted]
 
 
 @pytest.mark.parametrize(

@@ -4,33 +4,26 @@ All calls are made in one process of their own. Each sleeps in C for some second
 and the process tells how long it took until the exception arrived.
 """
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import c_library
+import numpy as np
 import pytest
+from interrupting import KINDS, Interrupted, needs_timer
+from run_loop import Polls, call
+from scipy import special
 
-import tmapad
 from tmapad import _core
+from tmapad._core import Program, pointer_loop, ufunc_loop
 
-pytestmark = [
-    pytest.mark.compiler,
-    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no interval timer"),
-]
+pytestmark = [pytest.mark.compiler, needs_timer]
 needs_openmp = pytest.mark.skipif(not _core.openmp_enabled(), reason="built without OpenMP")
 
 SCRIPT = """
-import ctypes, json, os, signal, sys, threading, time
-import numpy as np
-from tmapad import register, rrule, tmap
+import ctypes
 import c_library
 
-library, AFTER = ctypes.CDLL(sys.argv[1]), 0.15
+library = ctypes.CDLL(sys.argv[1])
 c_library.library = lambda: library
 sleeps = register(c_library.function("sleeps"), derivative=c_library.function("sleeps_derivative"))
 
@@ -46,46 +39,11 @@ def slow_back():
 
 data = c_library.Meeting.of_this_thread()
 elsewhere = register(c_library.function("sleeps_elsewhere", user_data=True), user_data=data)
-
-class Sent(Exception):
-    pass
-
-def handler(number, frame):
-    raise Sent
-
-signal.signal(signal.SIGALRM, handler)
-
-def seconds_until_alarm_is_seen(call):
-    sent = time.perf_counter() + AFTER
-    try:
-        signal.setitimer(signal.ITIMER_REAL, AFTER)
-        call()
-    except Sent:
-        return time.perf_counter() - sent
-
-def seconds_until_ctrl_c_is_seen(call):
-    sent = []
-    def send():
-        time.sleep(AFTER)
-        sent.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-    thread = threading.Thread(target=send)
-    try:
-        thread.start()
-        call()
-    except KeyboardInterrupt:
-        late = time.perf_counter() - sent[0]
-        thread.join()
-        return late
-
-seconds = {"SIGALRM": seconds_until_alarm_is_seen, "SIGINT": seconds_until_ctrl_c_is_seen}
 numbers = np.arange(1000.0) - 1000
-for line in sys.stdin:
-    kind, call = json.loads(line)
-    late = seconds[kind](eval(f"lambda: {call}"))
+
+def works():
     data.begun = 0
-    # The next call works.
-    print(json.dumps([late, bool((tmap(sleeps, numbers, num_threads=2) == numbers).all())]), flush=True)
+    return (tmap(sleeps, numbers, num_threads=2) == numbers).all()
 """
 
 # What is called; without a signal each takes three seconds and more, an element a few hundredths of one.
@@ -98,11 +56,18 @@ CALLS = {
     "chunks of 8, many elements": "tmap(sleeps, each(6000, 0.001), num_threads=2, chunk_size=8)",
     "guided": "tmap(sleeps, each(300, 0.025), num_threads=2, schedule='guided')",
     "static": "tmap(sleeps, each(300, 0.025), num_threads=2, schedule='static')",
+    "static, the second half is expensive": (
+        "tmap(sleeps, each(2000, 0.002, free=2000), num_threads=2, schedule='static')"
+    ),
     "static, the first half is expensive": (
         "tmap(sleeps, each(150, 0.025, free=150)[::-1].copy(), num_threads=2, schedule='static')"
     ),
     "few elements": "tmap(sleeps, each(16, 0.2), num_threads=1)",
     "few elements, two threads": "tmap(sleeps, each(32, 0.2), num_threads=2)",
+    "cheap elements first": "tmap(sleeps, each(3500, 0.001, free=100), num_threads=1)",
+    "more cheap elements first": "tmap(sleeps, each(3500, 0.001, free=2000), num_threads=1)",
+    "many cheap elements first": "tmap(sleeps, each(3500, 0.001, free=10**6), num_threads=1)",
+    "cheap elements first, two threads": "tmap(sleeps, each(7000, 0.001, free=2000), num_threads=2)",
     "arrays that are staged": "tmap(sleeps, each(300, 0.025).reshape(20, 15)[::-1, ::-1], num_threads=2)",
     "forward pass": "rrule(tmap, sleeps, each(150, 0.025), num_threads=1)",
     "forward pass that saves": "rrule(tmap, sleeps, each(75, 0.025), num_threads=1, residuals='save')",
@@ -120,51 +85,73 @@ LATE = "tmap(sleeps, each(1, 1.5), num_threads=1)"
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[subprocess.Popen[str]]:
-    path = [str(Path(tmapad.__path__[0]).parent), str(Path(__file__).parent)]
-    with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, c_library.library()._name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-    ) as running:
+def process() -> Iterator[Interrupted]:
+    with Interrupted(SCRIPT, c_library.library()._name) as running:
         yield running
-        assert running.stdin is not None
-        running.stdin.close()
-        assert running.wait(60) == 0
-
-
-def seconds_late(process: subprocess.Popen[str], call: str, kind: str = "SIGALRM") -> float:
-    """How long after a signal its exception arrived; it is an error if the call ended without one."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps([kind, call]) + "\n")
-    process.stdin.flush()
-    late, works_again = json.loads(process.stdout.readline())
-    assert works_again
-    assert late is not None
-    return late
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_signal_handler_that_raises_ends_a_call(process: subprocess.Popen[str], call: str) -> None:
-    assert seconds_late(process, call) < 1.0
+def test_a_signal_handler_that_raises_ends_a_call(process: Interrupted, call: str) -> None:
+    assert process.seconds_late(call) < 1.0
 
 
 @pytest.mark.parametrize("name", ["one thread", "two threads", "chunks of 1", "as many threads as there are"])
-def test_ctrl_c_ends_a_call(process: subprocess.Popen[str], name: str) -> None:
-    assert seconds_late(process, CALLS[name], "SIGINT") < 1.0
+def test_ctrl_c_ends_a_call(process: Interrupted, name: str) -> None:
+    assert process.seconds_late(CALLS[name], "SIGINT") < 1.0
 
 
 @needs_openmp
 @pytest.mark.parametrize("call", WAITS.values(), ids=WAITS)
-@pytest.mark.parametrize("kind", ["SIGALRM", "SIGINT"])
-def test_a_calling_thread_that_only_waits_sees_signals(process: subprocess.Popen[str], call: str, kind: str) -> None:
-    assert seconds_late(process, call, kind) < 1.0
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_calling_thread_that_only_waits_sees_signals(process: Interrupted, call: str, kind: str) -> None:
+    assert process.seconds_late(call, kind) < 1.0
 
 
-@pytest.mark.parametrize("kind", ["SIGALRM", "SIGINT"])
-def test_the_measure_sees_a_call_that_is_not_interrupted(process: subprocess.Popen[str], kind: str) -> None:
+@needs_openmp
+def test_fewer_threads_than_asked_for() -> None:
+    with Interrupted(SCRIPT, c_library.library()._name, OMP_THREAD_LIMIT="2") as process:
+        call = "tmap(elsewhere, each(300, 0.025), num_threads=3, schedule='static')"
+        assert process.seconds_late(call) < 1.0
+
+
+LOOPS = {
+    "a C function": (lambda: pointer_loop(c_library.address("sleeps"), "d", 1, 0, "", 0, None), 128),
+    "a ufunc of SciPy's": (lambda: ufunc_loop(special.erf, special.erf.types.index("d->d"), 1), 512),
+}
+
+
+@pytest.mark.parametrize(("loop", "every"), LOOPS.values(), ids=LOOPS)
+def test_loops_poll(loop: Callable[[], _core.Loop], every: int) -> None:
+    polls = Polls()
+    assert call(loop(), np.zeros(8 * every), poll=polls)[0] == 0
+    assert polls.count in (7, 8)
+    assert call(loop(), np.zeros(100), poll=polls)[0] == 0
+    assert polls.count in (7, 8)
+    stopped, index, (y,) = call(loop(), np.zeros(8 * every), poll=Polls(3))
+    assert (stopped, index) in ((1, 2 * every), (1, 3 * every))
+    np.testing.assert_array_equal(y[:index], 0)
+    np.testing.assert_array_equal(y[index:], -99)
+
+
+def test_loops_of_numpy_need_no_polls() -> None:
+    polls = Polls()
+    call(ufunc_loop(np.exp, np.exp.types.index("d->d"), 64), np.zeros(8192), poll=polls)
+    assert polls.count == 0
+
+
+def test_an_exception_that_was_not_announced_ends_a_run() -> None:
+    """No signal handler can run while it is pending, so the run is not to go on."""
+    raises, sleeps = (
+        pointer_loop(c_library.address(name), "d", 1, 0, "", 0, None) for name in ("not_negative", "sleeps")
+    )
+    program = Program([("input", 8, None)] * 2 + [("output", 8, None)] * 2, [(raises, (0, 2)), (sleeps, (1, 3))])
+    outputs = np.zeros((2, 300))
+    with pytest.raises(ArithmeticError, match=r"-1\.0 is negative"):
+        program.run((np.full(300, -1.0), np.full(300, 0.025), *outputs), (300,), num_threads=1)
+    assert outputs[1, -1] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_measure_sees_a_call_that_is_not_interrupted(process: Interrupted, kind: str) -> None:
     """So the tests above can fail."""
-    assert seconds_late(process, LATE, kind) > 1.0
+    assert process.seconds_late(LATE, kind) > 1.0

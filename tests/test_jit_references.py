@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from run_loop import run
 
-from tmapad.jit import PythonFunction, frontend, python_function
+from tmapad.jit import PythonFunction, as_inputs, frontend, python_function
 from tmapad.jit.references import References
 
 F8 = np.dtype("f8")
@@ -25,7 +25,8 @@ def made(f: Any) -> PythonFunction:
 
 
 def value(p: PythonFunction, x: float = 1.0) -> float:
-    return float(run(p.loop((F8,)), x)[0])
+    captured = [part for capture, now in p.captured() for part in as_inputs(now, capture.type)[0]]
+    return float(run(p.loop((F8,)), x, *captured)[0])
 
 
 def functions(**names: Any) -> dict[str, Any]:
@@ -93,7 +94,8 @@ def other(x: float) -> float:
     return x + 100.0
 
 
-# Functions, what they read, and how that is changed; the values before and after at 1.
+# Functions, what they read, and how that is changed; the values before and after at 1. Another value of a number that
+# has a derivative is no reason to compile again; one of another type is.
 CHANGES: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], object], float, float]] = [
     ("reads_a_global", {"rate": 2.0}, lambda n: n.update(rate=3.0), 2.0, 3.0),
     ("reads_a_global", {"rate": 0.0}, lambda n: n.update(rate=-0.0), 0.0, -0.0),
@@ -127,10 +129,22 @@ def test_a_change_is_seen(
     version = p.fingerprint()
     assert value(p) == before
     assert p.fingerprint() == version
+    captures = list(p.captures())
     change(namespace)
-    assert p.fingerprint() != version
+    assert (p.fingerprint() != version) == (not captures or p.captures() != captures)
     changed = value(p)
     assert (changed, math.copysign(1, changed)) == (after, math.copysign(1, after))
+
+
+def test_a_number_of_another_type_is_compiled_again() -> None:
+    namespace = functions(rate=2.0)
+    p = made(namespace["reads_a_global"])
+    seen = set()
+    for rate in (2.0, 3, np.float32(4), np.float64(5), True, 6.0):
+        namespace["rate"] = rate
+        assert value(p) == float(rate)
+        seen.add(p.fingerprint())
+    assert len(seen) == 6
 
 
 def test_a_helper_that_was_decorated() -> None:
@@ -207,17 +221,17 @@ def test_what_only_a_raise_reads_is_no_matter() -> None:
 
 
 def test_a_change_while_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    namespace = functions(rate=2.0)
+    namespace = functions(rate=17)  # which no other test compiles
     p = made(namespace["reads_a_global"])
     compiled = frontend.scalar_ir
 
     def changing(*args: Any, **keywords: Any) -> Any:
         result = compiled(*args, **keywords)
-        namespace["rate"] = 3.0
+        namespace["rate"] = 18
         return result
 
     monkeypatch.setattr(frontend, "scalar_ir", changing)
-    assert value(p) == 3
+    assert value(p) == 18
 
 
 def test_changes_from_another_thread() -> None:
@@ -266,7 +280,7 @@ def test_an_empty_cell() -> None:
     assert value(made(f)) == 2
 
 
-def test_captured_numbers() -> None:
+def test_what_is_captured() -> None:
     rate, count, phase, label, table, indices = 2.0, 3, 1j, "a", np.arange(3.0), np.arange(3)
     single = np.float32(1)
 
@@ -276,10 +290,16 @@ def test_captured_numbers() -> None:
     def f(x: float) -> Any:
         return helper(x) + count + phase + len(label) + table[0] + indices[0]
 
-    found = made(f).captured_numbers()
-    assert set(found) == {"phase", "table", "helper.rate", "helper.single"}
-    assert found["table"] is table
-    assert found["helper.rate"] == 2.0
+    p = made(f)
+    assert [(one.path, one.chars, one.constant) for one in p.captures()] == [
+        ("indices", "qq", False),
+        ("phase", "D", False),
+        ("table", "qq", False),
+        ("helper.rate", "d", False),
+        ("helper.single", "f", False),
+    ]
+    values = [value for _, value in p.captured()]
+    assert all(now is then for now, then in zip(values, (indices, phase, table, rate, single), strict=True))
     rate = 5.0
-    assert made(f).captured_numbers()["helper.rate"] == 5.0
-    assert made(lambda x: x * math.pi).captured_numbers() == {}
+    assert p.captured()[3][1] == 5.0
+    assert made(lambda x: x * math.pi).captures() == []

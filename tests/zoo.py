@@ -70,17 +70,18 @@ def damped_partials(a: float, x: float) -> tuple[float, float]:
 
 
 def root(x: float) -> float:
-    """The cube root, by Newton's method: a loop that runs as long as the element needs it."""
+    """The cube root, by Newton's method: a loop that runs as long as the element needs it, in any precision."""
     y = x
-    while abs(y * y * y - x) > 1e-15 * x:
-        y -= (y * y * y - x) / (3 * y * y)
+    for _ in range(30):
+        step = (y * y * y - x) / (3 * y * y)
+        y -= step
+        if abs(step) <= 1e-15 * y:
+            break
     return y
 
 
 def root_and_derivative(x: float) -> tuple[float, float]:
-    y = x
-    while abs(y * y * y - x) > 1e-15 * x:
-        y -= (y * y * y - x) / (3 * y * y)
+    y = root(x)
     return y, 1 / (3 * y * y)
 
 
@@ -107,6 +108,45 @@ def c_function(name: str, char: str, *parts: str, given_output: bool = False) ->
     form = "derivative_from_output" if given_output else "derivative"
     f = libm(name, nin=nin) if given_output else c_library.function(name, char, nin)
     return register(f, name=name, **{form: partials if nin > 1 else partials[0]})
+
+
+def kepler(m: float, e: float) -> float:
+    """Kepler's equation by Newton's method."""
+    x = m
+    for _ in range(50):
+        d = (x - e * math.sin(x) - m) / (1.0 - e * math.cos(x))
+        x = x - d
+        if abs(d) < 1e-14:
+            break
+    return x
+
+
+def kepler_by_series(m: float, e: float) -> float:
+    """Kepler's equation by Bessel's series."""
+    n = np.arange(1.0, 60.0)
+    return m + float(np.sum(2 / n * scipy.special.jv(n, n * e) * np.sin(n * m)))
+
+
+def rational(x: float, y: float) -> float:
+    if x < y:
+        return (x * x - y) / (1.0 + y * y)
+    z = x
+    x, y = y * z, x - 2.0 * y
+    return x * y
+
+
+def rational_partials(x: float, y: float) -> tuple[float, float]:
+    if x < y:
+        d = 1 + y * y
+        return 2 * x / d, (y * y - 2 * x * x * y - 1) / (d * d)
+    return 2 * x * y - 2 * y * y, x * x - 4 * x * y
+
+
+def spiral(z: complex, w: complex) -> complex:
+    total = 0j
+    for k in range(4):
+        total = total * z + cmath.exp(w) * k
+    return total
 
 
 WIDE = (-3.0, 3.0)
@@ -271,6 +311,33 @@ PYTHON = (
         moebius,
         (moebius_derivative,),
         "FD",
+    ),
+    Entry(
+        "Python, automatic, a loop",
+        lambda: register(kepler),
+        (WIDE, (0.05, 0.4)),
+        kepler_by_series,
+        (
+            lambda m, e: 1 / (1 - e * math.cos(kepler_by_series(m, e))),
+            lambda m, e: (x := kepler_by_series(m, e), math.sin(x) / (1 - e * math.cos(x)))[1],
+        ),
+        saves=True,
+    ),
+    Entry(
+        "Python, automatic, branches",
+        lambda: register(rational),
+        (WIDE, WIDE),
+        lambda x, y: (x * x - y) / (1 + y * y) if x < y else y * x * (x - 2 * y),
+        (lambda x, y: rational_partials(x, y)[0], lambda x, y: rational_partials(x, y)[1]),
+    ),
+    Entry(
+        "Python, automatic, complex",
+        lambda: register(spiral),
+        ((-1.0, 1.0), (-1.0, 1.0)),
+        lambda z, w: (z * z + 2 * z + 3) * cmath.exp(w),
+        (lambda z, w: (2 * z + 2) * cmath.exp(w), lambda z, w: (z * z + 2 * z + 3) * cmath.exp(w)),
+        "FD",
+        saves=True,
     ),
 )
 

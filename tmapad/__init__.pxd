@@ -10,18 +10,22 @@ cdef extern from *:
     /* As in tmapad/_abi.h, which defines the same under the same guard. */
     #ifndef TMAPAD_ABI_H
     #define TMAPAD_ABI_H
-    typedef struct {
+    typedef struct tmapad_chunk_state tmapad_chunk_state;
+    struct tmapad_chunk_state {
         Py_ssize_t index;
         const int *stop;
-    } tmapad_chunk_state;
+        int (*poll)(tmapad_chunk_state *state);
+    };
     typedef int (*tmapad_loop)(
         char **args, Py_ssize_t n, const Py_ssize_t *steps, void *data, tmapad_chunk_state *state);
     #endif
     """
-    # Where a loop stopped, and the flag that asks it to.
+    # Where a loop stopped, and whether it is to: a flag, to be looked at for every element, and a function to be
+    # called now and then where elements take long. If either is not 0, the loop gives up.
     ctypedef struct chunk_state "tmapad_chunk_state":
         Py_ssize_t index
         const int *stop
+        int (*poll)(chunk_state *state) noexcept nogil
 
     # Runs on n elements; args are inputs, then outputs, steps are in bytes. Returns 0, or 1 if it stopped at
     # state.index.

@@ -6,8 +6,10 @@ from tmapad._source_tree import hand_over as _hand_over
 
 _hand_over(_sys.modules[__name__])
 
+from tmapad._derivative import derivative  # noqa: E402
 from tmapad._errors import NoDerivativeError, NoRuleError, SignatureError  # noqa: E402
 from tmapad._function import ScalarFunction  # noqa: E402
+from tmapad._partials import partials  # noqa: E402
 from tmapad._register import from_cython, register  # noqa: E402
 from tmapad._rules import rrule  # noqa: E402
 from tmapad._tangents import NoTangent, Tangent, Thunk, ZeroTangent, unthunk  # noqa: E402
@@ -26,8 +28,10 @@ __all__ = [
     "Thunk",
     "ZeroTangent",
     "__version__",
+    "derivative",
     "from_cython",
     "get_num_threads",
+    "partials",
     "register",
     "rrule",
     "show_versions",

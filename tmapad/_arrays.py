@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +108,7 @@ def _tuple_argument(x: tuple[Any, ...], name: str) -> Argument:
 
 def refuse_special(x: Any, name: str) -> None:
     """Refuse arrays whose meaning `numpy.asarray` would drop, or that lie on another device."""
-    if isinstance(x, np.ma.MaskedArray):
+    if (ma := sys.modules.get("numpy.ma")) is not None and isinstance(x, ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; pass {name}.filled(...) or {name}.compressed()")
     if isinstance(x, np.matrix):
         raise TypeError(f"{name} is a numpy.matrix; pass numpy.asarray({name})")

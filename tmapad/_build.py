@@ -6,14 +6,15 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from tmapad._automatic import Automatic
 from tmapad._bound import Bound
 from tmapad._errors import SignatureError
-from tmapad._find import implementation, registered
+from tmapad._find import derived, implementation, registered
 from tmapad._forms import Separate, Together
 from tmapad._function import ScalarFunction
 from tmapad._pointers import Pointer, cython_pointers
 from tmapad._protocol import Implementation
-from tmapad._ufuncs import TableForm, Ufunc
+from tmapad._ufuncs import TableForm
 
 # The keywords of `register` that say how a derivative is given.
 FORMS = ("derivative", "derivative_from_output", "value_and_derivative")
@@ -41,9 +42,9 @@ def build(f: Any, options: dict[str, Any], recipe: Any = None) -> ScalarFunction
     if unknown:
         raise ValueError(f"nondiff names {unknown[0]!r}; {value.name} has the arguments {', '.join(parameters)}")
     nondiff = frozenset(parameters.index(n) for n in options["nondiff"])
-    form: Separate | Together | TableForm | None
+    form: Automatic | Separate | Together | TableForm | None
     if not given:
-        form = TableForm(value) if isinstance(value, Ufunc) else None
+        form = derived(value)
     elif given[0] == "value_and_derivative":
         part = _part(options[given[0]], given[0], value, options)
         together = Together(part)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,15 @@ from tmapad._arrays import (
     give_back,
     overlaps,
     result_kind,
+    share_memory,
 )
 from tmapad._failure import raise_failure
 from tmapad._find import resolve
 from tmapad._function import ScalarFunction
 from tmapad._kernel import Kernel, Planned
+from tmapad._tangents import Tangent
 from tmapad._threads import check_num_threads, get_num_threads
+from tmapad.jit import Capture, as_inputs
 
 COMPUTATION_TYPES = "efdFD"
 COMPUTATION_NAMES = "float16, float32, float64, complex64 or complex128"
@@ -72,12 +75,18 @@ def as_dtype(dtype: Any) -> np.dtype[Any] | None:
 
 @dataclass(slots=True)
 class Frame:
-    """What programs are run on: the function for its types, and the arrays as the core gets them."""
+    """What programs are run on: the function for its types, and the arrays as the core gets them.
+
+    Captured arrays are given to the core by their addresses: `captured` has them by the positions of these. If the
+    function itself cannot run one element in Python, `python` can.
+    """
 
     function: ScalarFunction
     kernel: Kernel
     shape: tuple[int, ...]
     arrays: tuple[Array, ...]
+    captured: dict[int, Array] = field(default_factory=dict)
+    python: Callable[..., Any] | None = None
 
     @property
     def chars(self) -> tuple[str, ...]:
@@ -91,11 +100,16 @@ class Call:
     Attributes
     ----------
     arguments : list of Argument
-        Of the function, in its order: captured ones and mapped ones.
+        Of the function's loop, in its order: captured ones and mapped ones. What a Python function captured comes
+        after its arguments: of an array its address and the lengths of its axes, each as an argument.
     mapped : list of int
         Which of them are mapped: the others are captured, or have their defaults.
     captures : dict
-        Names of the captured arguments, by position among all.
+        Names of the captured arguments, by position among all; an array's is that of its address.
+    constants : set of int
+        Which captures are differentiated only if they are named.
+    captured_arrays : dict
+        Captured arrays as the user has them, by the same positions.
     kind : str
         What results are given back as.
     frame : Frame
@@ -104,7 +118,8 @@ class Call:
     """
 
     def __init__(self, f: Any, xs: Sequence[Any], dtype: np.dtype[Any] | None) -> None:
-        function, bound = resolve(f)
+        resolved = resolve(f)
+        function, bound = resolved.function, resolved.positions
         self.mapped, defaults = _places(function, bound, len(xs))
         given = {**dict(zip(self.mapped, xs, strict=True)), **bound, **defaults}
         names = function.parameters[: len(given)]
@@ -121,13 +136,37 @@ class Call:
         mapped = [self.arguments[i] for i in self.mapped]
         shape = broadcast_shape(mapped, [names[i] for i in self.mapped])
         self.kind = result_kind(mapped)
-        kernel = function.kernel(tuple(a.type for a in self.arguments), dtype)
-        half = function.precision(tuple(a.type for a in self.arguments)) == "half"
-        ready = (
+        types = tuple(a.type for a in self.arguments)
+        while True:
+            kernel = function.kernel(types, dtype)
+            captured = function.captured(resolved.bound)
+            if kernel is function.kernel(types, dtype):
+                break  # no value got another type, in another thread
+        half = function.precision(types) == "half"
+        arrays = [
             a.ready(char, name, half=half)
-            for a, char, name in zip(self.arguments, kernel.loop.in_chars, names, strict=True)
-        )
-        self.frame = Frame(function, kernel, shape, tuple(ready))
+            for a, char, name in zip(self.arguments, kernel.loop.in_chars[: kernel.nin], names, strict=True)
+        ]
+        self.constants: set[int] = set()
+        self.captured_arrays: dict[int, Array] = {}
+        read: dict[int, Array] = {}
+        for own, capture, value in captured:
+            inputs, array = as_inputs(value, capture.type)
+            if array is not None:
+                read[len(arrays)] = array
+            if own:
+                self._note(len(arrays), capture, value)
+            is_number = own and array is None
+            self.arguments += [as_argument(value if is_number else x, f"the captured {capture.path}") for x in inputs]
+            arrays += inputs
+        self.frame = Frame(function, kernel, shape, tuple(arrays), read, resolved.python)
+
+    def _note(self, position: int, capture: Capture, value: Any) -> None:
+        self.captures[position] = capture.path
+        if capture.constant:
+            self.constants.add(position)
+        if capture.type.ndim is not None:
+            self.captured_arrays[position] = value
 
     def outputs(self, out: Any) -> list[Array]:
         """The arrays that results are written to: those given as ``out``, new ones where there are none."""
@@ -183,6 +222,7 @@ def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequen
     """Run a program on the arrays that were offered to it, into outputs of any layout and overlap."""
     for output in outputs:
         inputs = [x.copy() if overlaps(output, x) else x for x in inputs]
+    inputs, kept = _apart(frame, inputs, outputs)
     failure = planned.program.run(
         (*(inputs[k] for k in planned.reads), *outputs),
         frame.shape,
@@ -191,8 +231,34 @@ def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequen
         chunk_size=options.chunk_size,
         watch=frame.function.may_complain(),
     )
+    del kept  # which the program read
     if failure is not None:
         raise_failure(failure, planned.sources, frame, inputs)
+
+
+def _apart(frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[Sequence[Array], list[Array]]:
+    """Give copies of captured arrays to the program instead of those that it writes to; keep them while it runs."""
+    copies = []
+    for position, array in frame.captured.items():
+        if any(share_memory(output, array) for output in outputs):
+            copies.append(array.copy())
+            inputs = list(inputs)
+            inputs[position] = np.array(copies[-1].ctypes.data, inputs[position].dtype)
+    return inputs, copies
+
+
+def tangent_of_captures(captured: Mapping[str, Any]) -> Tangent:
+    """Make a tangent of those of captured variables, by path: what a helper captured is in a tangent of its own."""
+    parts: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for path, value in captured.items():
+        name, dot, rest = path.partition(".")
+        if dot:
+            parts.setdefault(name, None)
+            inner.setdefault(name, {})[rest] = value
+        else:
+            parts[name] = value
+    return Tangent({name: tangent_of_captures(inner[name]) if name in inner else parts[name] for name in parts})
 
 
 def map_elements(f: Any, xs: Sequence[Any], out: Any, dtype: Any, options: Options) -> tuple[Any, Call]:

@@ -9,6 +9,7 @@ cdef extern from "_abi.h" nogil:
     ctypedef struct chunk_state "tmapad_chunk_state":
         cnp.npy_intp index
         const int *stop
+        int (*poll)(chunk_state *state) noexcept nogil
 
     ctypedef int (*loop_t "tmapad_loop")(
         char **args, cnp.npy_intp n, const cnp.npy_intp *steps, void *data, chunk_state *state

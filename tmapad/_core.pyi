@@ -6,6 +6,7 @@ import numpy as np
 Failure = tuple[int, int, BaseException | None] | None
 
 BLOCK_SIZE: int
+LARGEST_LOOP: int
 SCHEDULES: dict[str, int]
 
 class Loop:

@@ -24,8 +24,12 @@ E. How many threads: elements are first run on the calling thread until a few mi
    worth it, the number of threads is asked for, and the rest runs in a parallel region. One worker never enters the
    OpenMP runtime.
 
+F. A run can be interrupted. The calling thread looks for signals now and then: between strips, and within one where
+   loops `poll`, be it from inside an element that never ends. If a handler raises, the stop flag is set, all workers
+   give up, which is no failure of an element, and the exception is raised.
+
 The parts of this file, which are compiled as one: ``_core_loops.pxi`` (A), ``_core_layout.pxi`` (B),
-``_core_workers.pxi`` (B to D), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what Python calls).
+``_core_workers.pxi`` (B to D, F), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what Python calls).
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -40,6 +44,7 @@ from numpy cimport npy_intp
 from tmapad cimport _openmp
 
 import _thread
+import threading
 
 import numpy as np
 
@@ -56,6 +61,7 @@ cdef extern from "_atomics.h" nogil:
 
 cdef extern from "_process.h" nogil:
     double seconds "tmapad_seconds"() noexcept
+    double coarse_seconds "tmapad_coarse_seconds"() noexcept
     void nap "tmapad_nap"(double seconds) noexcept
     int forked "tmapad_forked"
     void watch_forks "tmapad_watch_forks"() noexcept
@@ -89,6 +95,7 @@ cdef extern from "_scalar_loops.h" nogil:
         void *function
         void *user_data
     enum:
+        POLL_EVERY "TMAPAD_POLL_EVERY"
         TRAILING_NONE "TMAPAD_TRAILING_NONE"
         TRAILING_POINTER "TMAPAD_TRAILING_POINTER"
         TRAILING_INT "TMAPAD_TRAILING_INT"
@@ -132,6 +139,7 @@ cdef enum:
     GUIDED = 2
 
 BLOCK_SIZE = BLOCK
+LARGEST_LOOP = MAX_ARGS
 SCHEDULES = {"static": STATIC, "dynamic": DYNAMIC, "guided": GUIDED}
 
 # Times in seconds. A fork-join of two threads costs 1.5 to 5 us, a look at the clock 25 ns.
@@ -140,6 +148,7 @@ cdef double WORTH_THREADS = 20e-6    # work left that is worth a parallel region
 cdef double CHUNK = 5e-6             # a chunk takes at least so long, if it is known what an element costs
 cdef double LOOK_EVERY = 5e-3        # a worker looks at the clock, and sizes its strips by it
 cdef double SIGNALS_EVERY = 30e-3    # the calling thread looks for signals
+cdef double NEVER = 1e300
 
 include "_core_loops.pxi"
 include "_core_layout.pxi"

@@ -63,6 +63,7 @@ ctypedef void (*ufunc_function)(char **args, const npy_intp *n, const npy_intp *
 cdef struct ufunc_call:
     ufunc_function function
     void *data
+    int nargs
 
 
 cdef int run_ufunc_loop(
@@ -70,6 +71,26 @@ cdef int run_ufunc_loop(
 ) noexcept nogil:
     cdef ufunc_call *call = <ufunc_call *>data
     call.function(args, &n, steps, call.data)
+    return 0
+
+
+cdef int run_ufunc_loop_in_parts(
+    char **args, npy_intp n, const npy_intp *steps, void *data, chunk_state *state
+) noexcept nogil:
+    """The same where elements may take long: in parts, small enough for that and large enough to cost nothing."""
+    cdef ufunc_call *call = <ufunc_call *>data
+    cdef char *at[MAX_ARGS]
+    cdef npy_intp lo = 0, part
+    cdef int k
+    while lo < n:
+        if n >= POLL_EVERY and state.poll(state):
+            state.index = lo
+            return 1
+        for k in range(call.nargs):
+            at[k] = args[k] + lo * steps[k]
+        part = min(n - lo, <npy_intp>BLOCK)
+        call.function(at, &part, steps, call.data)
+        lo += part
     return 0
 
 
@@ -96,8 +117,11 @@ def ufunc_loop(ufunc, int index, int group):
     cdef ufunc_call *call = <ufunc_call *>memory.data
     call.function = <ufunc_function><void *>u.functions[index]
     call.data = <void *>u.data[index] if u.data != NULL else NULL
+    call.nargs = u.nin + u.nout
     memory.keep = ufunc
-    return Loop(<uintptr_t><void *>run_ufunc_loop, <uintptr_t>memory.data, ufunc.types[index], u.nin,
+    # Vectorized ones are NumPy's own, which take nanoseconds.
+    cdef loop_t loop = run_ufunc_loop if group > 1 else run_ufunc_loop_in_parts
+    return Loop(<uintptr_t><void *>loop, <uintptr_t>memory.data, ufunc.types[index], u.nin,
                 group=group, dense=True, keep=memory)
 
 

@@ -25,6 +25,7 @@ cdef void work(run_t *r, int number) noexcept nogil:
     cdef worker_t w
     cdef fenv_t own
     cdef npy_intp lo, hi = 0, end
+    cdef int team
     if number:        # worker 0 is run by the calling thread
         fegetenv(&own)
         fesetenv(&r.environment)
@@ -41,8 +42,9 @@ cdef void work(run_t *r, int number) noexcept nogil:
             break
     if number:
         fesetenv(&own)
-    elif _openmp.team_size() == r.workers:        # else this thread has other workers to run
-        wait_for_others(r, &w)
+    else:
+        team = _openmp.team_size()        # if there are fewer threads than workers, this one has others to run
+        wait_for_others(r, &w, (r.workers + team - 1) // team)
     fetch_add(&r.busy, -1)
 
 

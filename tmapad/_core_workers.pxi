@@ -1,25 +1,27 @@
-# Part of _core.pyx: what one worker does with its chunks (its note, B to D).
+# Part of _core.pyx: what one worker does with its chunks (its note, B to D and F).
 
 cdef struct worker_t:
+    chunk_state state            # comes first: `poll_as_caller` finds the worker by it
+    run_t *run
     char *at[MAX_SLOTS]          # where a slot's elements are, in the strip at hand
     npy_intp steps[MAX_SLOTS]    # and how far apart
-    chunk_state state
     char *scratch
     bint failed
     int failed_step
     bint on_calling_thread
     npy_intp strip
-    npy_intp countdown           # strips until the next look at the clock
+    npy_intp countdown           # elements until the next look at the clock
     npy_intp elements            # done since the last one
     double looked
-    double signals
+    double signals               # when it last looked for them, by the coarse clock
 
 
 cdef void start(run_t *r, worker_t *w, int number, bint on_calling_thread) noexcept nogil:
     cdef operand_t *o
     cdef int i
     w.scratch = r.scratch + number * r.scratch_size
-    w.state.index, w.state.stop = 0, &r.stop
+    w.state.index, w.state.stop, w.run = 0, &r.stop, r
+    w.state.poll = poll_as_caller if on_calling_thread else poll_as_worker
     w.failed, w.failed_step, w.on_calling_thread = False, 0, on_calling_thread
     for i in range(r.nslots):
         o = &r.operands[i]
@@ -31,7 +33,7 @@ cdef void start(run_t *r, worker_t *w, int number, bint on_calling_thread) noexc
     # A short strip first, to see what an element costs. Sums of blocks have no choice.
     w.strip = r.strip if r.grain == BLOCK else 1 if r.raises else min(r.strip, <npy_intp>r.group)
     w.countdown, w.elements = 1, 0
-    w.looked = w.signals = seconds()
+    w.looked, w.signals = seconds(), coarse_seconds()
 
 
 cdef void stage(run_t *r, operand_t *o, char *scratch, npy_intp lo, npy_intp n, bint inwards) noexcept nogil:
@@ -137,45 +139,70 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
             w.failed = True
             return lo
         w.elements += n
-        w.countdown -= 1
+        w.countdown -= n
         if w.countdown <= 0 and (lo < hi or hi < r.n):
-            look_at_the_clock(r, w)
+            look_at_the_clock(r, w, n)
     return hi
 
 
-cdef void look_at_the_clock(run_t *r, worker_t *w) noexcept nogil:
+cdef void look_at_the_clock(run_t *r, worker_t *w, npy_intp n) noexcept nogil:
     """Size strips by what elements cost, to be able to look again soon; on the calling thread look for signals."""
     cdef double now = seconds(), cost = max(now - w.looked, 1e-9) / w.elements, strip
     cdef npy_intp before = w.strip
-    if w.on_calling_thread:
-        now = look_for_signals(r, w, now)
+    # Loops poll every so many elements, but not in strips that are shorter, such as this one of n may have been.
+    cdef npy_intp most = 64 * n if n >= POLL_EVERY else POLL_EVERY
+    if w.on_calling_thread and look_for_signals(r, w):
+        now = seconds()
     if r.grain != BLOCK and not r.raises:
         # By steps: what the elements so far have cost says little of the next ones.
         strip = min(LOOK_EVERY / cost, <double>min(r.strip, 8 * before))
         w.strip = max((<npy_intp>strip) & -<npy_intp>r.group, <npy_intp>r.group)
-    w.countdown = 1 if w.strip > before else <npy_intp>min(max(LOOK_EVERY / (cost * w.strip), 1.0), 64.0)
+    w.countdown = 1 if w.strip > before else <npy_intp>min(LOOK_EVERY / cost, <double>most)
     w.looked, w.elements = now, 0
 
 
-cdef double look_for_signals(run_t *r, worker_t *w, double now) noexcept nogil:
-    """Run Python's signal handlers, if it is time for that; what one raises ends the run. Returns the time."""
-    if now - w.signals > SIGNALS_EVERY:
-        with gil:
-            try:
-                PyErr_CheckSignals()
-            except BaseException as error:
-                Py_INCREF(error)
-                r.interrupt = <PyObject *>error
-                store_int(&r.stop, 1)
-        now = w.signals = seconds()
-    return now
+cdef int poll_as_worker(chunk_state *state) noexcept nogil:
+    """What loops call now and then: whether they are to give up."""
+    return load_int(state.stop)
 
 
-cdef void wait_for_others(run_t *r, worker_t *w) noexcept nogil:
+cdef int poll_as_caller(chunk_state *state) noexcept nogil:
+    """The same on the calling thread, which finds that out."""
+    cdef worker_t *w = <worker_t *>state
+    look_for_signals(w.run, w)
+    return load_int(state.stop)
+
+
+cdef bint look_for_signals(run_t *r, worker_t *w) noexcept nogil:
+    """Run Python's signal handlers, if it is time for that; what one raises ends the run. Returns whether it was."""
+    if coarse_seconds() - w.signals <= SIGNALS_EVERY or load_int(&r.stop):
+        return False
+    if exception_pending():     # by an element: no Python code can run now, and it is raised when the run is over
+        store_int(&r.stop, 1)
+        return True
+    # Python runs handlers on its main thread alone; another one need not wait for the GIL here again.
+    w.signals = coarse_seconds() if run_handlers(r) else NEVER
+    return True
+
+
+# A function of its own: one with a `with gil` block takes the GIL whenever it returns.
+cdef bint run_handlers(run_t *r) noexcept with gil:
+    """Run handlers of signals that have arrived. Returns whether this is the thread on which Python does that."""
+    try:
+        PyErr_CheckSignals()
+    except BaseException as error:
+        Py_INCREF(error)
+        r.interrupt = <PyObject *>error
+        store_int(&r.stop, 1)
+    return threading.get_ident() == threading.main_thread().ident
+
+
+cdef void wait_for_others(run_t *r, worker_t *w, int own) noexcept nogil:
     """The calling thread, out of chunks, waits where it can look for signals: the barrier of OpenMP cannot."""
-    cdef double began = seconds(), now = began
-    while load(&r.busy) > 1 and not load_int(&r.stop):
-        now = look_for_signals(r, w, seconds())
+    cdef double began = seconds(), now
+    while load(&r.busy) > own and not load_int(&r.stop):
+        look_for_signals(r, w)
+        now = seconds()
         if now - began > 100e-6:
             nap(50e-6 if now - began < 10e-3 else 1e-3)
 

@@ -36,6 +36,7 @@ def explain(function: ScalarFunction, xs: tuple[Any, ...]) -> Explanation:
     types = tuple(as_argument(x, name).type for x, name in zip(xs, function.parameters, strict=False))
     kernel = function.kernel(types, None)
     known = {name: function.differentiable(i, kernel) for i, name in enumerate(function.parameters[: len(xs)])}
+    saved = function.saves("auto", kernel)
     report = thread_report()
     loop = kernel.loop
     return Explanation(
@@ -46,7 +47,7 @@ def explain(function: ScalarFunction, xs: tuple[Any, ...]) -> Explanation:
             else "no: a loop that calls the function element by element"
         ),
         derivative=", ".join(f"{name}: {state}" for name, state in known.items()),
-        residuals="partial derivatives are saved" if function.saves("auto") else "computed again from the inputs",
+        residuals="partial derivatives are saved" if saved else "computed again from the inputs",
         threads=f"1: {function.runs_serially}"
         if function.runs_serially
         else f"{report.number}: {report.why}; 1 for little work",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from tmapad._plan import Source
+from tmapad._protocol import GivenDerivative, Registered
+from tmapad.jit import python_of
 
 if TYPE_CHECKING:
     from tmapad._call import Frame
@@ -25,7 +30,7 @@ def raise_failure(
     where = tuple(int(k) for k in np.unravel_index(index, frame.shape)) if frame.shape else ()
     arguments = tuple(
         np.broadcast_to(x, frame.shape)[where].astype(char).item()
-        for x, char in zip(inputs, frame.kernel.loop.in_chars, strict=False)
+        for x, char in zip(inputs[: frame.kernel.nin], frame.kernel.loop.in_chars, strict=False)
     )
     place = f"in {frame.function.name}, at {_index(where)} with arguments {_shown(arguments)}"
     if error is None:
@@ -38,22 +43,56 @@ def raise_failure(
 def _from_python(source: Source | None, frame: Frame, arguments: tuple[Any, ...], place: str) -> BaseException:
     assert source is not None
     part = source.implementation
-    if part.python is not None:
+    is_value = getattr(part, "function", part) is frame.function.implementation
+    python = (frame.python if is_value else None) or part.python
+    if python is not None:
         if source.takes_output:
             arguments = (*_value_at(frame, arguments), *arguments)
-        try:
-            part.python(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised as itself
-            return error
+        registered = part.function.registered() if hasattr(part, "function") else []
+        for run in (python, functools.partial(_with_derivatives, registered, python)):
+            try:
+                run(*arguments)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is raised as itself
+                return error
     return RuntimeError(f"{part.name} failed when compiled, but not in Python: {place}")
+
+
+def _with_derivatives(registered: Sequence[Registered], python: Callable[..., Any], *arguments: Any) -> None:
+    """Run a Python function, and the derivatives of the registered functions that it calls, as compiled code did."""
+    by_code = {source.function.__code__: given for given in registered if (source := python_of(given.implementation))}
+    calls = {type(given).__call__.__code__ for given in registered}
+    running: dict[FrameType, tuple[Registered, Sequence[Any]]] = {}
+
+    def watch(frame: FrameType, event: str, result: Any) -> None:
+        names = frame.f_locals if event == "call" else {}
+        if event == "call" and frame.f_code in by_code:
+            given = by_code[frame.f_code]
+            running[frame] = given, [names[name] for name in given.implementation.parameters]
+        elif event == "call" and frame.f_code in calls and names["self"] in registered:
+            running[frame] = names["self"], names["xs"]
+        elif event == "return" and frame in running:
+            given, xs = running.pop(frame)
+            if isinstance(given.form, GivenDerivative) and result is not None:
+                for part in given.form.parts:
+                    if part.python is not None:
+                        part.python(*([result] if given.form.takes_output else ()), *xs)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        python(*arguments)
+    finally:
+        sys.setprofile(before)
 
 
 def _value_at(frame: Frame, arguments: tuple[Any, ...]) -> list[Any]:
     """The function's own value for the arguments of one element."""
     loop = frame.kernel.loop
-    xs = [np.array(x, char) for x, char in zip(arguments, loop.in_chars, strict=True)]
+    xs = [np.array(x, char) for x, char in zip(arguments, loop.in_chars, strict=False)]
+    xs += frame.arrays[frame.kernel.nin :]
     ys = [np.empty((), char) for char in frame.kernel.results]
-    frame.kernel.map(tuple(loop.in_chars), frame.kernel.results).program.run((*xs, *ys), ())
+    planned = frame.kernel.map(tuple(x.dtype.char for x in xs), frame.kernel.results)
+    planned.program.run((*(xs[k] for k in planned.reads), *ys), ())
     return [y.item() for y in ys]
 
 

@@ -7,9 +7,9 @@ sums, is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +17,8 @@ from tmapad._bound import Bound
 from tmapad._core import Loop
 from tmapad._errors import SignatureError
 from tmapad._plan import Builder, Partial, Slot, Source
-from tmapad._protocol import Implementation
+from tmapad._protocol import Given, GivenDerivative, Implementation, Known
 
-Known = Literal["known", "none", "unknown"]
 # Partials by (output, argument).
 Partials = dict[tuple[int, int], Partial]
 # For an implementation, the loop for arguments of these types.
@@ -44,8 +43,8 @@ class Form(Protocol):
     def known(self, output: int, argument: int) -> Known:
         """Whether there is a partial, none by the user's word ("none"), or none that is known."""
 
-    def antiholomorphic(self, output: int, argument: int) -> bool:
-        """Whether ``dx = d * conj(dy)``."""
+    def terms(self, output: int, argument: int) -> tuple[bool, ...]:
+        """For each term of this partial whether ``dx = d * conj(dy)``; otherwise it is ``conj(d) * dy``."""
 
     def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
         """Add the steps that compute the partials wanted."""
@@ -53,39 +52,56 @@ class Form(Protocol):
 
 @dataclass
 class Emission:
-    """What a form works with: a program in the making, the slots of arguments and, if asked for, of the value."""
+    """What a form works with: a program in the making, the slots of arguments and, if asked for, of the value.
+
+    `captured` has the slots of what Python functions captured, by their ids.
+    """
 
     builder: Builder
     value: Implementation
     value_loop: Loop
     find_loop: FindLoop
     xs: Sequence[Slot]
+    captured: Mapping[int, Sequence[Slot]] = field(default_factory=dict)
     _ys: list[Slot] | None = None
 
     @property
     def ys(self) -> list[Slot]:
         """The function's value, computed once, if at all."""
         if self._ys is None:
-            self._ys = self.builder.call(self.value_loop, self.xs, Source(self.value, takes_output=False))
+            arguments = [*self.xs, *self._captured_by(self.value)]
+            self._ys = self.builder.call(self.value_loop, arguments, Source(self.value, takes_output=False))
         return self._ys
 
     def give_value(self, ys: list[Slot]) -> None:
         """Take the value from elsewhere."""
         self._ys = ys
 
-    def run(self, part: Implementation, arguments: Sequence[Slot], *, takes_output: bool = False) -> list[Slot]:
+    def run(
+        self,
+        part: Implementation,
+        arguments: Sequence[Slot],
+        *,
+        takes_output: bool = False,
+        shadow: Slot | None = None,
+    ) -> list[Slot]:
         """Call a registered function on slots, converted to the types that it takes."""
         loop = self.find_loop(part, tuple(np.dtype(slot.char) for slot in arguments))
         free = iter(arguments)
         bound = part.values if isinstance(part, Bound) else {}
         slots = [
             self.builder.constant(bound[i], char) if i in bound else self.builder.cast(next(free), char)
-            for i, char in enumerate(loop.in_chars)
+            for i, char in enumerate(loop.in_chars[: len(arguments) + len(bound)])
         ]
-        return self.builder.call(loop, slots, Source(part, takes_output))
+        last = () if shadow is None else (shadow,)
+        return self.builder.call(loop, [*slots, *self._captured_by(part), *last], Source(part, takes_output))
+
+    def _captured_by(self, part: Implementation) -> Sequence[Slot]:
+        inner = part.inner if isinstance(part, Bound) else part
+        return self.captured.get(id(getattr(inner, "function", inner)), ())
 
 
-class Separate:
+class Separate(GivenDerivative):
     """``derivative=`` and ``derivative_from_output=``: a function for each partial, or one that returns them all.
 
     `rows` has for each output either a list with a function or None for each argument, or one function for
@@ -97,7 +113,7 @@ class Separate:
 
     def __init__(self, rows: Sequence[Sequence[Implementation | None] | Implementation], *, from_output: bool) -> None:
         self._rows = rows
-        self._from_output = from_output
+        self.takes_output = from_output
 
     @property
     def parts(self) -> Iterable[Implementation]:
@@ -112,9 +128,16 @@ class Separate:
         row = self._rows[output]
         return "none" if isinstance(row, (list, tuple)) and row[argument] is None else "known"
 
-    def antiholomorphic(self, output: int, argument: int) -> bool:  # noqa: ARG002 - the interface of a form
+    def given(self, output: int, argument: int, nin: int, nout: int) -> Given:  # noqa: ARG002 - the interface
+        """A function of its own, or one result of the one for all arguments."""
+        row = self._rows[output]
+        if isinstance(row, (list, tuple)):
+            return Given(row[argument], 0, 1)
+        return Given(row, argument, nin)  # type: ignore[arg-type]
+
+    def terms(self, output: int, argument: int) -> tuple[bool, ...]:  # noqa: ARG002 - the interface of a form
         """A registered derivative is of a holomorphic function."""
-        return False
+        return (False,)
 
     def check_outputs(self, name: str, nout: int) -> None:
         """Refuse a number of rows that is not the number of outputs."""
@@ -129,30 +152,30 @@ class Separate:
         partials: Partials = {}
         joint: dict[int, list[Slot]] = {}
         for output, argument in wanted:
-            arguments = [*(call.ys if self._from_output else ()), *call.xs]
+            arguments = [*(call.ys if self.takes_output else ()), *call.xs]
             row = self._rows[output]
             if isinstance(row, (list, tuple)):
                 part = row[argument]
                 assert part is not None
-                slots = call.run(part, arguments, takes_output=self._from_output)
+                slots = call.run(part, arguments, takes_output=self.takes_output)
                 if len(slots) != 1:
                     raise SignatureError(
                         f"the derivative {part.name} of {call.value.name} returns {len(slots)} numbers, not one"
                     )
-                partials[output, argument] = (slots[0], False)
+                partials[output, argument] = ((slots[0], False),)
                 continue
             if output not in joint:
-                joint[output] = call.run(row, arguments, takes_output=self._from_output)  # type: ignore[arg-type]
+                joint[output] = call.run(row, arguments, takes_output=self.takes_output)  # type: ignore[arg-type]
                 if len(joint[output]) != call.value.nin:
                     raise SignatureError(
                         f"the derivative {row.name} of {call.value.name} returns {len(joint[output])} numbers, "  # type: ignore[union-attr]
                         f"not one for each of {call.value.nin} arguments"
                     )
-            partials[output, argument] = (joint[output][argument], False)
+            partials[output, argument] = ((joint[output][argument], False),)
         return partials
 
 
-class Together:
+class Together(GivenDerivative):
     """``value_and_derivative=``: one function that returns the outputs, then their partials."""
 
     saves = True
@@ -170,9 +193,13 @@ class Together:
         """All partials are there."""
         return "known"
 
-    def antiholomorphic(self, output: int, argument: int) -> bool:  # noqa: ARG002 - the interface of a form
+    def given(self, output: int, argument: int, nin: int, nout: int) -> Given:
+        """One of its results: the outputs come first."""
+        return Given(self._part, nout + output * nin + argument, nout * (1 + nin))
+
+    def terms(self, output: int, argument: int) -> tuple[bool, ...]:  # noqa: ARG002 - the interface of a form
         """A registered derivative is of a holomorphic function."""
-        return False
+        return (False,)
 
     def check_outputs(self, name: str, nout: int) -> None:
         """Refuse a number of results that does not fit; known only if the function is native or was compiled."""
@@ -189,4 +216,4 @@ class Together:
         results = call.run(self._part, call.xs)
         self.check_outputs(call.value.name, nout)
         call.give_value(results[:nout])
-        return {(j, i): (results[nout + j * nin + i], False) for j, i in wanted}
+        return {(j, i): ((results[nout + j * nin + i], False),) for j, i in wanted}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from tmapad._automatic import Automatic, WithPartials
 from tmapad._bound import Bound
 from tmapad._explain import Explanation, explain
 from tmapad._forms import Separate, Together
 from tmapad._kernel import Kernel, precision_of, result_chars
 from tmapad._pointers import Pointer
-from tmapad._protocol import ArgType, Implementation, Registered, computation_type
+from tmapad._protocol import REGISTRY, ArgType, Implementation, Registered, computation_type
 from tmapad._ufuncs import TableForm, Ufunc
-from tmapad.jit import PythonFunction
+from tmapad.jit import Capture, PythonFunction
 
 
 class ScalarFunction(Registered):
@@ -33,12 +35,14 @@ class ScalarFunction(Registered):
         The number of its results; None for a Python function that was not compiled yet.
     parameters : tuple of str
         The names of its arguments: those of the Python function, else ``x`` or ``x1``, ``x2``, ...
+    form : Form or None
+        How its derivative is given, for any types.
     """
 
     def __init__(
         self,
         value: Implementation,
-        form: Separate | Together | TableForm | None,
+        form: Automatic | Separate | Together | TableForm | None,
         *,
         nondiff: frozenset[int] = frozenset(),
         threadsafe: bool = True,
@@ -46,7 +50,8 @@ class ScalarFunction(Registered):
         recipe: tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
     ) -> None:
         self.implementation: Implementation = value
-        self._form, self._nondiff, self.threadsafe = form, nondiff, threadsafe
+        self.form: Automatic | Separate | Together | TableForm | None = form
+        self.nondiff, self.threadsafe = nondiff, threadsafe
         self.name = name or value.name
         self._recipe = recipe  # a callable and its arguments, by which pickle makes the function again
         self._kernels: dict[Any, Kernel] = {}
@@ -58,6 +63,7 @@ class ScalarFunction(Registered):
         self._python = tuple(part for part in inner if isinstance(part, PythonFunction))
         self._of_scipy = any(isinstance(part, Ufunc) and part.origin == "scipy" for part in inner)
         self._raises = any(getattr(part, "raises", False) for part in inner)
+        REGISTRY.own(self)
 
     @property
     def nin(self) -> int:
@@ -155,44 +161,63 @@ class ScalarFunction(Registered):
 
     def kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         """Return what the function does for arguments of these types, computed in `dtype` if one is given."""
-        self.refresh()
-        key, kernels = (types, dtype), self._kernels
-        found = kernels.get(key)
-        if found is None:
-            # If `refresh` puts another dictionary in the place of this one meanwhile, the kernel is used this once.
-            found = kernels.setdefault(key, self._make_kernel(types, dtype))
-        return found
+        while True:
+            version = self.refresh()
+            key, kernels = (types, dtype, version), self._kernels
+            found = kernels.get(key)
+            if found is None:
+                found = self._make_kernel(types, dtype)
+                if self.refresh() != version:
+                    continue  # some of it may have been made from old values, and some from new ones
+                kernels[key] = found
+            return found
 
-    def refresh(self) -> None:
-        """Forget what was compiled if a global or captured variable that it read is another now."""
-        if self._python:
-            version = tuple(part.fingerprint() for part in self._python)
-            if version != self._version:
-                self._kernels, self._shortcuts, self._version = {}, {}, version
+    def refresh(self) -> tuple[int, ...]:
+        """Forget what was compiled if a constant that it read is another now; return what tells versions apart."""
+        version = tuple(part.fingerprint() for part in self._python)
+        if version != self._version:
+            self._kernels, self._shortcuts, self._version = {}, {}, version
+        return version
 
     def _make_kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         if not self.min_nin <= len(types) <= self.nin:
             raise TypeError(
                 f"{self.name} takes {self.nin} argument{'s' * (self.nin > 1)}; {len(types)} types were given"
             )
-        kept = self._nondiff if isinstance(self.implementation, PythonFunction) else frozenset()
+        kept = self.nondiff if isinstance(self.implementation, PythonFunction) else frozenset()
         given = types if dtype is None else tuple(t if i in kept else dtype for i, t in enumerate(types))
         if isinstance(self.implementation, Ufunc):
             loop = self.implementation.loop(given)
             results: tuple[str, ...] = tuple(r.char for r in self.implementation.result_types(given))
         else:
             loop = self._find_loop(self.implementation, given)
-            results = result_chars(loop, self.precision(given))
-        form = self._form
-        if isinstance(form, TableForm):
+            types_of_captures = () if dtype is not None else self._types_of_captures()
+            results = result_chars(loop, self.precision((*given, *types_of_captures)))
+        form = self.form
+        if isinstance(form, (Automatic, TableForm)):
             form = form.for_types(loop.types)
         elif form is not None:
             form.check_outputs(self.name, loop.nout)
-        return Kernel(self.implementation, form, loop, results, self._find_loop, serial=not self.threadsafe)
+        captured = [(id(part), "".join(capture.chars for capture in part.captures())) for part in self._python]
+        return Kernel(
+            self.implementation,
+            form,
+            loop,
+            results,
+            self._find_loop,
+            captured=captured,
+            serial=not self.threadsafe,
+        )
+
+    def _types_of_captures(self) -> list[ArgType]:
+        """Types of the real and complex numbers that it captured, which decide on its precision as arguments do."""
+        if not isinstance(self.implementation, PythonFunction):
+            return []
+        return [capture.type.given for capture in self.implementation.captures() if capture.type.differentiable]
 
     def precision(self, types: tuple[ArgType, ...]) -> str:
         """Return the precision that arguments of these types have together: "half", "single" or "double"."""
-        numbers = tuple(t for i, t in enumerate(types) if i not in self._nondiff)
+        numbers = tuple(t for i, t in enumerate(types) if i not in self.nondiff)
         arrays = [t for t in numbers if not isinstance(t, type)]
         if arrays and all(t.char == "e" for t in arrays):
             return "half"
@@ -202,8 +227,9 @@ class ScalarFunction(Registered):
         """The loop of a part; arguments that are not differentiated stay integers in compiled functions."""
         if isinstance(part, Bound):
             return self._find_loop(part.inner, part.all_types(types))
-        if isinstance(part, PythonFunction):
-            return part.loop(types, integer=frozenset(self.parameters[i] for i in self._nondiff) & set(part.parameters))
+        if isinstance(part, (PythonFunction, WithPartials)):
+            integer = frozenset(self.parameters[i] for i in self.nondiff) & set(part.parameters)
+            return part.loop(types, integer=integer)
         return part.loop(types)
 
     def may_complain(self) -> bool:
@@ -213,30 +239,43 @@ class ScalarFunction(Registered):
         actions: dict[str, str] = sys.modules["scipy.special"].geterr()
         return any(action != "ignore" for kind, action in actions.items() if kind != "memory")
 
-    def captured(self) -> tuple[str, ...]:
-        """Return names of captured variables that hold numbers: they would have gradients, which nobody knows."""
-        return tuple(self.implementation.captured_numbers()) if isinstance(self.implementation, PythonFunction) else ()
+    @property
+    def captures_arrays(self) -> bool:
+        """Whether it holds arrays that it captured."""
+        return any(capture.type.ndim is not None for part in self._python for capture in part.captures())
+
+    def captured(self, bound: Mapping[str, Any] | None) -> list[tuple[bool, Capture, Any]]:
+        """Return what it and its derivatives captured: whether the function itself did, what it is, and its value now.
+
+        `bound` are the values of arguments that `functools.partial` bound.
+        """
+        return [
+            (part is self.implementation, capture, value)
+            for part in self._python
+            for capture, value in part.captured(bound if part is self.implementation else None)
+        ]
 
     def differentiable(self, argument: int, kernel: Kernel) -> str:
         """Whether there is a derivative in an argument: "known", "none" (it has no gradient) or "unknown"."""
-        if argument in self._nondiff or kernel.loop.in_chars[argument] not in "efdFD":
+        if argument in self.nondiff or kernel.loop.in_chars[argument] not in "efdFD":
             return "none"
         if not kernel.active:
             return "known"
-        if kernel.form is None:
+        if kernel.form is None or (argument >= kernel.nin and not isinstance(kernel.form, Automatic)):
             return "unknown"
         known = {kernel.form.known(output, argument) for output in kernel.active}
         return "unknown" if "unknown" in known else "known" if "known" in known else "none"
 
-    def saves(self, residuals: str) -> bool:
+    @staticmethod
+    def saves(residuals: str, kernel: Kernel) -> bool:
         """Whether the partials of the forward pass are kept."""
-        return residuals == "save" or (residuals == "auto" and self._form is not None and self._form.saves)
+        return residuals == "save" or (residuals == "auto" and kernel.form is not None and kernel.form.saves)
 
 
 def _importable(function: ScalarFunction, value: Implementation) -> str | None:
     """The name by which pickle finds the function again: a decorated one is what its module holds under its name."""
     python = value.python
-    if python is None:
+    if not isinstance(python, FunctionType):
         return None
     holder: Any = sys.modules.get(python.__module__)
     for part in python.__qualname__.split("."):

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tmapad._automatic import Automatic
 from tmapad._core import Loop, Program
 from tmapad._forms import Emission, FindLoop, Form
-from tmapad._plan import Builder, Partial, Slot, Source, pull
+from tmapad._plan import Builder, Partial, Slot, Source, add, pull
 from tmapad._protocol import Implementation
 
 FLOATS = frozenset("efdFD")
@@ -44,6 +45,8 @@ class Kernel:
         The function's value.
     results : tuple of str
         Type characters of the results as they are given back.
+    nin : int
+        How many arguments it is called with. Those of its loop that come after them are captured.
     active : tuple of int
         Outputs that have a gradient: those that are real or complex numbers.
     """
@@ -56,8 +59,12 @@ class Kernel:
         results: tuple[str, ...],
         find_loop: FindLoop,
         *,
+        captured: Sequence[tuple[int, str]] = (),
         serial: bool,
     ) -> None:
+        # What the arrays that come after the arguments are: types of what Python functions captured, by their ids.
+        self._captured = captured
+        self.nin = len(loop.in_chars) - len(dict(captured).get(id(value), ""))
         self.value, self.form, self.loop, self.results = value, form, loop, results
         self.active = tuple(j for j, char in enumerate(results) if char in FLOATS)
         self._find_loop = find_loop
@@ -93,9 +100,10 @@ class Kernel:
             self._store(builder, call.ys, outputs)
             if not save:
                 return ()
-            for pair in self.pairs(wanted):
-                builder.store(partials[pair][0], partials[pair][0].char)
-            return [partials[pair][0].char for pair in self.pairs(wanted)]
+            slots = [slot for pair in self.pairs(wanted) for slot, _ in partials[pair]]
+            for slot in slots:
+                builder.store(slot, slot.char)
+            return [slot.char for slot in slots]
 
         return self._planned(("forward", arrays, outputs, wanted, save), make)
 
@@ -109,10 +117,10 @@ class Kernel:
         """The backward pass from saved partials: partials and cotangents in, cotangents out."""
 
         def make(builder: Builder) -> Sequence[str]:
-            pairs = self.pairs(wanted)
+            chars = iter(partials)
             slots = {
-                pair: (builder.input(char), self._antiholomorphic(*pair))
-                for pair, char in zip(pairs, partials, strict=True)
+                pair: tuple((builder.input(next(chars)), antiholomorphic) for antiholomorphic in self._terms(*pair))
+                for pair in self.pairs(wanted)
             }
             return self._pull(builder, slots, wanted, dys, sinks)
 
@@ -133,6 +141,27 @@ class Kernel:
 
         return self._planned(("pull", arrays, wanted, dys, sinks), make)
 
+    def pull_window(
+        self,
+        arrays: tuple[str, ...],
+        position: int,
+        char: str,
+        dys: tuple[str | None, ...],
+        sinks: tuple[Sink, ...],
+    ) -> Planned:
+        """The backward pass to elements of a captured array, one for each sink; its numbers have the type `char`.
+
+        After the arrays it reads the address of a shadow: see `tmapad.jit.forward`.
+        """
+
+        def make(builder: Builder) -> Sequence[str]:
+            assert isinstance(self.form, Automatic)
+            call = self._start(builder, arrays)
+            partials = self.form.emit_window(call, position, char, len(sinks), builder.input("q"))
+            return self._pull(builder, partials, tuple(range(len(sinks))), dys, sinks)
+
+        return self._planned(("window", arrays, position, char, dys, sinks), make)
+
     def _store(self, builder: Builder, ys: Sequence[Slot], outputs: tuple[str, ...]) -> None:
         """Write results, rounded to their own type first, to arrays of any type."""
         for y, result, char in zip(ys, self.results, outputs, strict=True):
@@ -144,13 +173,20 @@ class Kernel:
             (j, i) for i in wanted for j in self.active if self.form is not None and self.form.known(j, i) == "known"
         ]
 
-    def _antiholomorphic(self, output: int, argument: int) -> bool:
-        return self.form is not None and self.form.antiholomorphic(output, argument)
+    def terms(self, wanted: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """(output, argument, term) of the parts of these partials, in the order in which they are saved."""
+        return [(j, i, term) for j, i in self.pairs(wanted) for term in range(len(self._terms(j, i)))]
+
+    def _terms(self, output: int, argument: int) -> tuple[bool, ...]:
+        assert self.form is not None
+        return self.form.terms(output, argument)
 
     def _start(self, builder: Builder, arrays: tuple[str, ...]) -> Emission:
         inputs = [builder.input(char) for char in arrays]
-        xs = [builder.cast(slot, char) for slot, char in zip(inputs, self.loop.in_chars, strict=True)]
-        return Emission(builder, self.value, self.loop, self._part_loop, xs)
+        xs = [builder.cast(slot, char) for slot, char in zip(inputs[: self.nin], self.loop.in_chars, strict=False)]
+        rest = iter(inputs[self.nin :])
+        captured = {part: [next(rest) for _ in chars] for part, chars in self._captured}
+        return Emission(builder, self.value, self.loop, self._part_loop, xs, captured)
 
     def _part_loop(self, part: Implementation, types: tuple[Any, ...]) -> Loop:
         """Find a loop once: a kernel's derivative is that of its value, whatever happens to globals in between."""
@@ -164,12 +200,14 @@ class Kernel:
         assert self.form is not None
         partials = self.form.emit(call, self.pairs(wanted))
         result = {}
-        for (j, i), (slot, antiholomorphic) in partials.items():
-            double = self.loop.out_chars[j] in "dD"
-            char = ("D" if double else "F") if slot.complex else ("d" if double else "f")
-            if slot.complex and self.loop.in_chars[i] not in "FD" and self.loop.out_chars[j] not in "FD":
+        for (j, i), terms in partials.items():
+            real = "d" if self.loop.out_chars[j] in "dD" else "f"
+            if self.loop.in_chars[i] not in "FD" and self.loop.out_chars[j] not in "FD" and terms[0][0].complex:
                 raise TypeError(f"{self.value.name}: a real function of a real argument has a complex derivative")
-            result[j, i] = (call.builder.cast(slot, char), antiholomorphic)
+            result[j, i] = tuple(
+                (call.builder.cast(slot, real.upper() if slot.complex else real), antiholomorphic)
+                for slot, antiholomorphic in terms
+            )
         return result
 
     def _pull(
@@ -191,7 +229,7 @@ class Kernel:
             for j, dy in dys.items():
                 if (j, i) in partials:
                     term = pull(builder, partials[j, i], dy, real=sink.real)
-                    total = term if total is None else self._sum(builder, total, term)
+                    total = term if total is None else add(builder, total, term)
             if total is None:
                 total = builder.constant(0, "d" if sink.real else "D")
             if sink.where == "array":
@@ -202,11 +240,6 @@ class Kernel:
                 builder.block_sum(total)
             chars.append(total.char)
         return chars
-
-    @staticmethod
-    def _sum(builder: Builder, a: Slot, b: Slot) -> Slot:
-        char = np.promote_types(a.char, b.char).char
-        return builder.builtin("add", builder.cast(a, char), builder.cast(b, char), to=char)
 
 
 def result_chars(loop: Loop, precision: str) -> tuple[str, ...]:

@@ -120,13 +120,29 @@ class Builder:
         return Program(described, steps, serial=serial), tuple(self._sources), reads
 
 
-# A partial derivative: its slot, and whether the function is antiholomorphic in that argument.
-Partial = tuple[Slot, bool]
+# A partial derivative: slots, and for each whether the function is antiholomorphic in that argument. There are two for
+# a complex function of a complex argument that need not be either: it is a sum of one that is and one that is not.
+Term = tuple[Slot, bool]
+Partial = tuple[Term, ...]
+
+
+def add(builder: Builder, a: Slot, b: Slot) -> Slot:
+    """Add the step a + b, in the wider type of the two."""
+    char = np.promote_types(a.char, b.char).char
+    return builder.builtin("add", builder.cast(a, char), builder.cast(b, char), to=char)
 
 
 def pull(builder: Builder, partial: Partial, dy: Slot, *, real: bool) -> Slot:
+    """Add the steps of the cotangent of an argument."""
+    first, *others = (_pull_term(builder, term, dy, real=real) for term in partial)
+    for term in others:
+        first = add(builder, first, term)
+    return first
+
+
+def _pull_term(builder: Builder, term: Term, dy: Slot, *, real: bool) -> Slot:
     """Add the step dx = conj(d) * dy (its real part for a real x), in the wider precision of the two."""
-    d, antiholomorphic = partial
+    d, antiholomorphic = term
     real_char = "d" if d.char in "dD" or dy.char in "dD" else "f"
     complex_char = real_char.upper()
     d = builder.cast(d, complex_char if d.complex or dy.complex else real_char)

@@ -3,7 +3,6 @@
 Who says what about a pointer is read in `_foreign`, and checked in `_signatures`.
 """
 
-import difflib
 import importlib
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -304,6 +303,8 @@ def _exported(module: ModuleType, name: str) -> list[object]:
     pattern = rf"__pyx_fuse_\d+(_\d+)*{re.escape(name)}|{re.escape(name)}\[.*\]"
     variants = [capsule for key, capsule in exports.items() if re.fullmatch(pattern, key)]
     if not variants:
+        import difflib
+
         names = {re.sub(r"^__pyx_fuse_\d+(_\d+)*|\[.*$", "", key) for key in exports}
         close = difflib.get_close_matches(name, names, n=5) or sorted(names)[:5]
         raise AttributeError(

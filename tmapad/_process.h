@@ -1,4 +1,6 @@
-/* What the core asks of the process: the time, whether it was forked, and whether a Python exception is pending. */
+/* What the core asks of the process: the time, whether it was forked, and whether a Python exception is pending.
+ *
+ * tmapad_coarse_seconds() is another clock, read in a fraction of the time: it ticks every few milliseconds. */
 #ifndef TMAPAD_PROCESS_H
 #define TMAPAD_PROCESS_H
 
@@ -13,17 +15,26 @@ static inline double tmapad_seconds(void) {
     QueryPerformanceFrequency(&rate);
     return (double)ticks.QuadPart / (double)rate.QuadPart;
 }
+static inline double tmapad_coarse_seconds(void) { return 1e-3 * (double)GetTickCount64(); }
 static inline void tmapad_nap(double seconds) { Sleep((DWORD)(1000 * seconds)); }
 static int tmapad_forked = 0;
 static inline void tmapad_watch_forks(void) { }
 #else
 #include <pthread.h>
 #include <time.h>
-static inline double tmapad_seconds(void) {
+static inline double tmapad_read_clock(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+static inline double tmapad_seconds(void) { return tmapad_read_clock(CLOCK_MONOTONIC); }
+#if defined(CLOCK_MONOTONIC_COARSE)              /* Linux */
+static inline double tmapad_coarse_seconds(void) { return tmapad_read_clock(CLOCK_MONOTONIC_COARSE); }
+#elif defined(CLOCK_MONOTONIC_RAW_APPROX)        /* macOS */
+static inline double tmapad_coarse_seconds(void) { return tmapad_read_clock(CLOCK_MONOTONIC_RAW_APPROX); }
+#else
+static inline double tmapad_coarse_seconds(void) { return tmapad_seconds(); }
+#endif
 static inline void tmapad_nap(double seconds) {       /* less than a second */
     struct timespec t = {0, (long)(1e9 * seconds)};
     nanosleep(&t, NULL);

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+import weakref
+from collections.abc import Callable, Hashable, Iterable
+from types import MethodType
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,11 +49,115 @@ class Implementation(Protocol):
         """
 
 
-class Registered:
-    """What a user registered, which compiled Python functions may call."""
+Known = Literal["known", "none", "unknown"]
 
-    implementation: Implementation  # of its value
+
+class Given(NamedTuple):
+    """A function that gives a partial derivative.
+
+    Attributes
+    ----------
+    part : Implementation
+    place, total : int
+        Which of its results the partial derivative is, and of how many.
+    """
+
+    part: Implementation
+    place: int
+    total: int
+
+
+class GivenDerivative:
+    """A derivative that a user gave: functions that return partial derivatives.
+
+    Attributes
+    ----------
+    takes_output : bool
+        Whether they take the outputs before the arguments.
+    """
+
+    takes_output = False
+
+    @property
+    def parts(self) -> Iterable[Implementation]:
+        """The functions."""
+        raise NotImplementedError
+
+    def known(self, output: int, argument: int) -> Known:
+        """Whether there is a partial, none by the user's word ("none"), or none that is known."""
+        raise NotImplementedError
+
+    def given(self, output: int, argument: int, nin: int, nout: int) -> Given:
+        """What gives a partial that is known, of a function of `nin` arguments with `nout` outputs."""
+        raise NotImplementedError
+
+
+class Registered:
+    """What a user registered, which compiled Python functions may call.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    implementation : Implementation
+        Of its value.
+    form : object
+        How its derivative is given: a `GivenDerivative`, or what is found without the user.
+    nondiff : frozenset of int
+        Arguments that are not differentiated.
+    threadsafe : bool
+    """
+
+    name: str
+    implementation: Implementation
+    form: Any
+    nondiff: frozenset[int]
     threadsafe: bool
+
+
+def identity(f: Any) -> Hashable:
+    """What stands for a function: a method is a new object each time it is read."""
+    return (id(f.__self__), id(f.__func__)) if isinstance(f, MethodType) else id(f)
+
+
+class Registry:
+    """What was registered: by the identity of what a user passed, and by the id of the implementation.
+
+    Attributes
+    ----------
+    changes : object
+        Another one after each registration.
+    """
+
+    def __init__(self) -> None:
+        # Entries hold what was passed, so that its identity stays its own.
+        self._entries: dict[Hashable, tuple[Any, Registered]] = {}
+        self._owners: weakref.WeakValueDictionary[int, Registered] = weakref.WeakValueDictionary()
+        self.changes = object()
+
+    def find(self, f: Any) -> Registered | None:
+        """Return what `f` was registered as; itself if that is what it is."""
+        if isinstance(f, Registered):
+            return f
+        found = self._entries.get(identity(f))
+        return None if found is None else found[1]
+
+    def add(self, f: Any, function: Registered) -> None:
+        """From now on `f` stands for the function."""
+        self._entries[identity(f)] = (f, function)
+        self.changes = object()
+
+    def own(self, function: Registered) -> None:
+        """From now on the function's implementation, as a derivative of another one, stands for it."""
+        self._owners[id(function.implementation)] = function
+
+    def owner(self, part: Implementation) -> Registered | None:
+        """Return what has this implementation."""
+        found = self._owners.get(id(part))
+        return found if found is not None and found.implementation is part else None
+
+
+REGISTRY = Registry()
 
 
 def numbered(nin: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,17 @@ from tmapad._arrays import (
     check_output,
     share_memory,
 )
-from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write
+from tmapad._automatic import Automatic
+from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write, tangent_of_captures
 from tmapad._errors import NoDerivativeError
 from tmapad._kernel import Sink
 from tmapad._tangents import NO_TANGENT, ZERO_TANGENT, Tangent, unthunk
 from tmapad._targets import Input, Target, batches
 from tmapad._ufuncs import TableForm
+from tmapad._windows import check_window, pull_array
 
 RESIDUALS = ("auto", "save", "recompute")
+LARGEST_CAPTURED = 1024  # numbers in captured arrays that are differentiated without being named
 
 
 def forward(
@@ -34,26 +37,50 @@ def forward(
     call = Call(f, xs, as_dtype(dtype))
     frame = call.frame
     wanted = differentiated(call, wrt)
+    named = ((i, a) for i, a in call.captured_arrays.items() if i in wanted)
+    arrays = {i: Input(a.shape, "array", a.dtype.newbyteorder("=")) for i, a in named}
+    wanted = tuple(i for i in wanted if i not in arrays)
     reads: tuple[int, ...] = ()
     raises = False
+    # Whatever is wrong with the derivative is found here, before anything is computed.
+    dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
     if frame.kernel.pairs(wanted):
-        # Whatever is wrong with the derivative is found here, before anything is computed.
         sinks = tuple(Sink("array", a.cotangent_dtype.char, a.cotangent_dtype.kind != "c") for a in call.arguments)
-        dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
         planned = frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted))
         reads, raises = planned.reads, planned.program.raises
+    read_again: set[int] = set()
+    for i in arrays:
+        read_again.update(check_window(frame, i, dys))
     outputs = call.outputs(out)
-    overwritten = any(share_memory(y, x) for y in outputs for x in frame.arrays)
-    save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals))
+    read = (*frame.arrays, *frame.captured.values())
+    overwritten = any(share_memory(y, x) for y in outputs for x in read)
+    save = bool(frame.kernel.pairs(wanted)) and (overwritten or frame.function.saves(residuals, frame.kernel))
+    held = read_again if save else read_again.union(reads)
+    kept = _kept(frame, held, outputs, everything=residuals == "save")
     chars = tuple(y.dtype.char for y in outputs)
     saved = run_and_write(frame, outputs, frame.kernel.forward(frame.chars, chars, wanted, save=save), options)
     inputs = [Input.of(argument) for argument in call.arguments]
-    held = () if save else reads
-    pull = Pull(
-        frame, held, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options
-    )
-    pull.raises = raises
+    pull = Pull(kept, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
+    pull.arrays, pull.raises = arrays, raises
     return call.results(outputs, out), pull
+
+
+def _kept(frame: Frame, held: Collection[int], outputs: Sequence[Array], *, everything: bool) -> Frame:
+    """The frame for the backward pass: it has what that reads, and placeholders for the rest.
+
+    Arrays that the forward pass writes to are copied; all are if nothing that happens later is to be seen.
+    """
+
+    def keep(array: Array) -> Array:
+        if array.ndim and (everything or any(share_memory(y, array) for y in outputs)):
+            return array.copy()
+        return array.view(np.ndarray)  # the shapes and types of the user's own arrays may be changed in place
+
+    arrays = [keep(a) if i in held else placeholder(a.dtype, a.shape) for i, a in enumerate(frame.arrays)]
+    captured = {i: keep(array) for i, array in frame.captured.items() if i in held}
+    for i, array in captured.items():
+        arrays[i] = np.array(array.ctypes.data, arrays[i].dtype)
+    return Frame(frame.function, frame.kernel, frame.shape, tuple(arrays), captured, frame.python)
 
 
 def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
@@ -65,25 +92,22 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
         If the derivative in one of them is neither registered nor known.
     """
     function, kernel = call.frame.function, call.frame.kernel
-    mapped = call.mapped
-    named = (
-        None if wrt is None else [_position(name, call, mapped) for name in (wrt if isinstance(wrt, tuple) else (wrt,))]
-    )
-    captured = function.captured()
-    if captured and named is None and kernel.active:
-        raise NoDerivativeError(
-            f"{function.name} captured {', '.join(captured)}, and its derivative in captured variables is not known: "
-            f"make them arguments and bind them with functools.partial, or leave them out: "
-            f"rrule(..., wrt={tuple(range(len(mapped)))})"
-        )
+    if wrt is None:
+        asked = [i for i in range(len(call.arguments)) if i in call.mapped or i in call.captures]
+        asked = [i for i in asked if i not in call.constants]
+        _check_size(call, asked)
+    else:
+        asked = sorted({_position(name, call, call.mapped) for name in (wrt if isinstance(wrt, tuple) else (wrt,))})
     wanted = []
-    asked = range(len(call.arguments)) if named is None else sorted(set(named))
     for i in asked:
+        if not _has_gradient(call, i):
+            continue
         argument = call.arguments[i]
-        if not argument.differentiable or not (i in call.mapped or (i in call.captures and not _is_integer(argument))):
-            continue  # bools, integers that were captured, and defaults: these are constants
-        known = function.differentiable(i, kernel)
-        if known == "unknown" and named is None and isinstance(kernel.form, TableForm) and _is_integer(argument):
+        if i in call.captured_arrays:
+            known = "known" if isinstance(kernel.form, Automatic) or not kernel.active else "unknown"
+        else:
+            known = function.differentiable(i, kernel)
+        if known == "unknown" and wrt is None and isinstance(kernel.form, TableForm) and _is_integer(argument):
             continue  # the order of a Bessel function, say
         if known == "unknown":
             raise NoDerivativeError(no_derivative(call, i, asked))
@@ -92,24 +116,58 @@ def differentiated(call: Call, wrt: Any) -> tuple[int, ...]:
     return tuple(wanted)
 
 
+def _has_gradient(call: Call, i: int) -> bool:
+    """Whether an argument is no constant: bools are, and integers that were captured."""
+    if i in call.captured_arrays:
+        return call.captured_arrays[i].dtype.kind in "fc"
+    return call.arguments[i].differentiable and (i in call.mapped or not _is_integer(call.arguments[i]))
+
+
+def _check_size(call: Call, asked: Sequence[int]) -> None:
+    """Refuse to differentiate large captured arrays without being told to: they may be tables."""
+    arrays = {
+        call.captures[i]: call.captured_arrays[i].size
+        for i in asked
+        if i in call.captured_arrays and _has_gradient(call, i)
+    }
+    total = sum(arrays.values())
+    if total <= LARGEST_CAPTURED:
+        return
+    others = tuple(_name(call, i) for i in asked if call.captures.get(i) not in arrays and _has_gradient(call, i))
+    named = ", ".join(f"{path!r} ({size})" for path, size in arrays.items())
+    everything = (*others, *arrays)
+    raise ValueError(
+        f"{call.frame.function.name} captured arrays of {total} numbers: {named}. Their gradient takes "
+        f"{-(-total // 8)} passes over all elements. Leave them out, rrule(..., wrt={others!r}), "
+        f"or ask for it, rrule(..., wrt={everything!r})"
+    )
+
+
+def _name(call: Call, i: int) -> int | str:
+    """How `wrt` calls an argument."""
+    return call.captures.get(i) or call.mapped.index(i)
+
+
 def _is_integer(argument: Argument) -> bool:
     return argument.type is int or argument.array.dtype.kind in "iu"
 
 
 def no_derivative(call: Call, argument: int, asked: Sequence[int]) -> str:
     """The message for a derivative that nobody gave."""
-    name, parameters, form = call.frame.function.name, call.frame.function.parameters, call.frame.kernel.form
-    mapped = call.mapped
-    others = tuple(
-        call.captures.get(i) or mapped.index(i)
-        for i in asked
-        if i != argument and (i in mapped or (i in call.captures and not _is_integer(call.arguments[i])))
-    )
+    name, form = call.frame.function.name, call.frame.kernel.form
+    others = tuple(_name(call, i) for i in asked if i != argument and _has_gradient(call, i))
     less = f", or leave it out: rrule(..., wrt={others!r})" if len(call.arguments) > 1 else ""
+    if argument >= call.frame.kernel.nin:
+        path = call.captures[argument]
+        return (
+            f"{name} captured {path}, in which its derivative is not known: make it an argument and bind that with "
+            f"functools.partial{less}"
+        )
+    parameter = call.frame.function.parameters[argument]
     if isinstance(form, TableForm):
-        return form.why_not(parameters[argument]) + less
+        return form.why_not(parameter) + less
     return (
-        f"{name} has no derivative in {parameters[argument]}: register one with "
+        f"{name} has no derivative in {parameter}: register one with "
         f"tmapad.register({name}, derivative=...), where None stands for 'not differentiable'{less}"
     )
 
@@ -120,11 +178,6 @@ def _position(entry: Any, call: Call, mapped: list[int]) -> int:
         for index, name in call.captures.items():
             if name == entry:
                 return index
-        if entry in call.frame.function.captured():
-            raise NoDerivativeError(
-                f"wrt names {entry!r}, which {call.frame.function.name} captured as a closure: its derivative is not "
-                "known; make it an argument and bind it with functools.partial"
-            )
         has = ", ".join(map(repr, call.captures.values())) or "nothing"
         raise ValueError(
             f"wrt names {entry!r}; {call.frame.function.name} captured {has} (arguments are named by position)"
@@ -147,12 +200,14 @@ class Pull:
     Attributes
     ----------
     frame : Frame
-        With placeholders for the arrays that are not needed: only those in `held` are.
+        With placeholders for the arrays that are not needed.
     inputs : list of Input
         The function's arguments, captured ones included; `mapped` says which are mapped, and `captures` has the
         names of those captured, by position.
     wanted : tuple of int
-        Arguments that get a cotangent.
+        Arguments that get a cotangent, but for captured arrays.
+    arrays : dict of Input
+        Captured arrays that get one, by the positions of their addresses.
     residuals : tuple of ndarray or None
         Saved partial derivatives; None if they are computed again from the arrays.
     """
@@ -160,7 +215,6 @@ class Pull:
     def __init__(
         self,
         frame: Frame,
-        held: Sequence[int],
         inputs: list[Input],
         mapped: list[int],
         captures: dict[int, str],
@@ -169,11 +223,8 @@ class Pull:
         residuals: tuple[Array, ...] | None,
         options: Options,
     ) -> None:
-        # Views: the shapes and types of the user's own arrays may be changed in place.
-        arrays = (
-            a.view(np.ndarray) if i in held else placeholder(a.dtype, a.shape) for i, a in enumerate(frame.arrays)
-        )
-        self.frame = Frame(frame.function, frame.kernel, frame.shape, tuple(arrays))
+        self.frame = frame
+        self.arrays: dict[int, Input] = {}
         self.inputs, self.mapped, self.captures, self.kind = inputs, mapped, captures, kind
         self.wanted, self.residuals, self.options = wanted, residuals, options
         self.raises = False  # whether a loop may set an exception; a shortcut's arrays need no sums
@@ -191,13 +242,13 @@ class Pull:
                 array[...] = 0
             return (
                 NO_TANGENT,
-                dy if any(i in self.wanted for i in self.captures) else NO_TANGENT,
+                dy if any(i in self.wanted or i in self.arrays for i in self.captures) else NO_TANGENT,
                 *(given.get(i, dy) for i in self.mapped),
             )
         dys = self._cotangents(dy)
         results = self._run(dys, given)
         captured = {name: results[i] for i, name in self.captures.items() if i in results}
-        df = Tangent(captured) if captured else NO_TANGENT
+        df = tangent_of_captures(captured) if captured else NO_TANGENT
         return (NO_TANGENT, df, *(results.get(i, NO_TANGENT) for i in self.mapped))
 
     def _given(self, out: Any) -> dict[int, Array]:
@@ -252,15 +303,18 @@ class Pull:
         else:
             for target in targets.values():
                 target.zero()
-        return {i: target.result() for i, target in targets.items()}
+        results = {i: target.result() for i, target in targets.items()}
+        for i, to in self.arrays.items():
+            results[i] = pull_array(self.frame, i, to, dys, self.options, keep_terms=self._keeps_terms)
+        return results
 
     def _run_batch(self, dys: dict[int, Array], targets: dict[int, Target]) -> None:
         kernel, wanted = self.frame.kernel, tuple(targets)
         chars = tuple(dys[j].dtype.char if j in dys else None for j in range(len(kernel.results)))
         sinks = tuple(target.sink for target in targets.values())
         if self.residuals is not None:
-            saved = dict(zip(kernel.pairs(self.wanted), self.residuals, strict=True))
-            partials = [saved[pair] for pair in kernel.pairs(wanted)]
+            saved = dict(zip(kernel.terms(self.wanted), self.residuals, strict=True))
+            partials = [saved[term] for term in kernel.terms(wanted)]
             planned = kernel.pull_saved(wanted, tuple(array.dtype.char for array in partials), chars, sinks)
             inputs = [*partials, *dys.values()]
         else:
@@ -274,5 +328,8 @@ class Pull:
     def _target(self, i: int, dys: dict[int, Array], out: Array | None, size: int) -> Target:
         held = self.frame.arrays
         like = [a for a in (*held[i : i + 1], *dys.values()) if a.shape == self.inputs[i].shape]
-        keep = self.raises or self.frame.function.may_complain()
-        return Target(self.inputs[i], self.frame.shape, size, like, out, keep_terms=keep)
+        return Target(self.inputs[i], self.frame.shape, size, like, out, keep_terms=self._keeps_terms)
+
+    @property
+    def _keeps_terms(self) -> bool:
+        return self.raises or self.frame.function.may_complain()

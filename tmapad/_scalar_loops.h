@@ -49,21 +49,29 @@ enum { TMAPAD_TRAILING_NONE, TMAPAD_TRAILING_POINTER, TMAPAD_TRAILING_INT };
 #define TMAPAD_LIST_7(M, T, at) TMAPAD_LIST_6(M, T, at), M(T, at + 6)
 #define TMAPAD_LIST_8(M, T, at) TMAPAD_LIST_7(M, T, at), M(T, at + 7)
 
-/* The calling thread sets the stop flag when it is interrupted: other threads then end before their next element. */
-static const int tmapad_never_stop = 0;
+/* Elements between two polls. One costs a nanosecond or a second, and nothing says which: so few that Ctrl-C is seen soon
+ * where they take a millisecond, so many that a poll, 10 ns, costs little where they take no time. */
+enum { TMAPAD_POLL_EVERY = 128 };
 
 #define TMAPAD_LOOP(name, function_type, statement)                                                          \
     static int name(char **args, npy_intp n, const npy_intp *steps, void *data, tmapad_chunk_state *state)   \
     {                                                                                                        \
         const tmapad_scalar_call *call = (const tmapad_scalar_call *)data;                                   \
         const function_type f = (function_type)call->function;                                               \
-        const int *stop = state->stop ? state->stop : &tmapad_never_stop;                                    \
-        for (npy_intp i = 0; i < n; i++) {                                                                   \
-            if (tmapad_load_int(stop)) {                                                                     \
+        const int *stop = state->stop;                                                                       \
+        for (npy_intp i = 0, hi = 0; i < n;) {                                                               \
+            if (i && state->poll(state)) {                                                                   \
                 state->index = i;                                                                            \
                 return 1;                                                                                    \
             }                                                                                                \
-            statement;                                                                                       \
+            hi = n - i < TMAPAD_POLL_EVERY ? n : i + TMAPAD_POLL_EVERY;                                      \
+            for (; i < hi; i++) {                                                                            \
+                if (tmapad_load_int(stop)) {                                                                 \
+                    state->index = i;                                                                        \
+                    return 1;                                                                                \
+                }                                                                                            \
+                statement;                                                                                   \
+            }                                                                                                \
         }                                                                                                    \
         return 0;                                                                                            \
     }

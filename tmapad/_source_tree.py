@@ -12,7 +12,6 @@ run: their extensions are compiled elsewhere. So:
 In an installed package this costs a look for one file.
 """
 
-import json
 import sys
 from collections.abc import Iterable
 from importlib.machinery import ModuleSpec, PathFinder
@@ -90,6 +89,8 @@ def _find_installed(name: str, here: Path, search: Iterable[str]) -> ModuleSpec 
 
 def _changed(here: Path, there: Path) -> list[str]:
     """Return the names of the source files of `here` that are not those `there` was built from."""
+    import json
+
     manifest = there / MANIFEST
     old = json.loads(manifest.read_text()) if manifest.exists() else {}
     new = digests(here)

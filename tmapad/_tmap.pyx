@@ -227,7 +227,7 @@ cdef class MapPullback:
                 arrays[k] = array
             frame = Frame(self.function, self.kernel, self.shape, tuple(arrays))
             inputs = [Input(self.shape, "array", dtype) for dtype in self.dtypes]
-            self._pull = Pull(frame, held, inputs, list(range(len(inputs))), {}, "array", self.wanted, saved,
+            self._pull = Pull(frame, inputs, list(range(len(inputs))), {}, "array", self.wanted, saved,
                               as_options(None, self.schedule, None))
         return self._pull
 

@@ -328,18 +328,19 @@ class TableForm:
         found = [d for types in self._types if set(types) <= ACCEPTED | {"-", ">"} and (d := self._derivative(types))]
         return "known" if any(d.partials[output][argument] is not None for d in found) else "unknown"
 
-    def antiholomorphic(self, output: int, argument: int) -> bool:  # noqa: ARG002  (a row is so as a whole)
+    def terms(self, output: int, argument: int) -> tuple[bool, ...]:  # noqa: ARG002  (a row is so as a whole)
         """Whether ``dx = d * conj(dy)``, for the types that the form was made for."""
-        return any(found.antiholomorphic for types in self._types if (found := self._derivative(types)) is not None)
+        rows = (self._derivative(types) for types in self._types)
+        return (any(found.antiholomorphic for found in rows if found is not None),)
 
-    def emit(self, call: Any, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[Any, bool]]:
+    def emit(self, call: Any, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], tuple[tuple[Any, bool], ...]]:
         """Add the steps of the formulas to a program; of the `Emission` it needs builder, value_loop, xs and ys."""
         types = call.value_loop.types
         found = self._derivative(types)
         if found is None:
             raise NoDerivativeError(self.why_not())
         emitter = Emitter(call.builder, _loop_of, types, call.xs, lambda: call.ys)
-        return {(j, i): (emitter.partial(found, j, i), found.antiholomorphic) for j, i in wanted}
+        return {(j, i): ((emitter.partial(found, j, i), found.antiholomorphic),) for j, i in wanted}
 
     def why_not(self, argument: str = "") -> str:
         """Return the message for a partial derivative that the table does not have."""

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import textwrap
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from tmapad import _core
 from tmapad._threads import thread_report
 from tmapad._version import __version__
+from tmapad.jit import cache
 
 # What compiles Python functions, and what many registered functions come from.
 OPTIONAL = ("numba", "llvmlite", "scipy")
@@ -22,7 +22,7 @@ LIBRARY_FACTS = ("user_api", "internal_api", "version", "num_threads", "filepath
 
 
 def show_versions(mode: str = "stdout") -> dict[str, Any] | None:
-    """Print versions, the platform, and how many threads a call would use now and why.
+    """Print versions, the platform, how many threads a call would use now and why, and where compiled code is kept.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def show_versions(mode: str = "stdout") -> dict[str, Any] | None:
     >>> from tmapad import show_versions
     >>> report = show_versions(mode="dicts")
     >>> list(report)
-    ['versions', 'platform', 'openmp', 'threads', 'libraries']
+    ['versions', 'platform', 'openmp', 'threads', 'cache', 'libraries']
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, not {mode!r}")
@@ -80,6 +80,7 @@ def collect() -> dict[str, Any]:
         },
         "openmp": bool(_core.openmp_enabled()),
         "threads": {"number": threads.number, "why": threads.why},
+        "cache": cache.report(),
         "libraries": [{key: library.get(key) for key in LIBRARY_FACTS} for library in threadpool_info()],
     }
 
@@ -96,6 +97,8 @@ def built_with_cython() -> str | None:
 
 def installed(name: str) -> str | None:
     """Return the version of an installed package, None if there is none."""
+    from importlib.metadata import PackageNotFoundError, version  # which takes a third of the time of `import tmapad`
+
     try:
         return version(name)
     except PackageNotFoundError:
@@ -110,6 +113,7 @@ def as_text(report: dict[str, Any]) -> str:
         ("platform", f"{system['system']}, {system['CPUs']} CPUs"),
         ("OpenMP", "in" if report["openmp"] else "not in"),
         ("threads", f"{threads['number']}: {threads['why']}"),
+        ("cache", f"{report['cache']['directory']}: {report['cache']['state']}"),
         *(("thread pool", _pool(library)) for library in report["libraries"]),
     ]
     width = max(len(name) for name, _ in facts) + 2

@@ -15,7 +15,7 @@ def undisturbed(work: Callable[[], T]) -> T:
     imported, or llvmlite with memory that it frees twice. So the main thread has the work done by another one and
     waits: what a handler raises ends the waiting at once, and the work in its own time.
     """
-    if threading.current_thread() is not threading.main_thread() or _holds_compiler_lock():
+    if threading.current_thread() is not threading.main_thread() or holds_compiler_lock():
         return work()
     outcome: list[T] = []
     failure: list[BaseException] = []
@@ -37,7 +37,7 @@ def undisturbed(work: Callable[[], T]) -> T:
     return outcome.pop()
 
 
-def _holds_compiler_lock() -> bool:
+def holds_compiler_lock() -> bool:
     """Whether this thread is compiling already, so that another one would wait for it."""
     module = sys.modules.get("numba.core.compiler_lock")
     lock = getattr(module, "global_compiler_lock", None)

@@ -4,11 +4,10 @@ Numba types and lowers the function, with as little optimisation as it can be ta
 function calls is then moved into it and its memory into registers: that is the form `ScalarIR` describes.
 """
 
-import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -20,19 +19,18 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.np.numpy_support import as_dtype, from_dtype
 
-from tmapad.jit.engine import optimise
+from tmapad.jit import elementary
+from tmapad.jit.canonical import canonical
+from tmapad.jit.captures import Capture, all_symbols, as_arguments
 from tmapad.jit.errors import compile_error
+from tmapad.jit.forks import hold_over_forks
 from tmapad.jit.pipeline import Helpers
+from tmapad.jit.references import References
 from tmapad.jit.scalar import SCALAR, ScalarIR, always_inline, function_type, slots
 
 _ERROR_MODELS = {"ieee": "numpy", "python": "python"}
 
-if hasattr(os, "register_at_fork"):
-    # A child that compiles would wait for ever if another thread of its parent was compiling: it inherits the
-    # locks, but not the thread. So no fork while one is held. What is registered last is acquired first.
-    for lock in (llvm.ffi.lib._lock, global_compiler_lock):
-        leave = partial(lock.__exit__, None, None, None)
-        os.register_at_fork(before=lock.__enter__, after_in_parent=leave, after_in_child=leave)
+hold_over_forks(global_compiler_lock)  # before LLVM's own lock, as when something is compiled
 
 # Functions of Numba's run time that must not be called from a thread of a parallel map, and why.
 _REFUSED = {
@@ -44,6 +42,13 @@ _REFUSED = {
     "have to wait for each other; leave that out of the function",
 }
 
+# Where a function that calls itself finds itself: a pointer, which Numba fills in when it loads the code.
+_UNRESOLVED = ".numba.unresolved$"
+_RECURSIVE = re.compile(rf'^(@"?{re.escape(_UNRESOLVED)})([^\s"]+)("?) = external global ptr.*$', re.MULTILINE)
+
+# Captured arrays belong to no one that would be told how often they are referred to.
+_NO_COUNT = re.compile(r"^ *call void @NRT_(?:inc|dec)ref\(ptr null\).*\n", re.MULTILINE)
+
 # Numba compiles functions of its own as it needs them, and keeps them: these are ours, apart from those that
 # it compiled at other settings.
 _INTERNAL_FUNCTIONS: dict[Any, Any] = {}
@@ -51,17 +56,33 @@ _INTERNAL_FUNCTIONS: dict[Any, Any] = {}
 
 @dataclass(frozen=True)
 class Omitted:
-    """An argument that the caller left out, and its default, which becomes a constant."""
+    """An argument that is a constant: the default of one that the caller left out, or what was bound to it."""
 
     default: Any
 
 
+@dataclass(frozen=True)
+class Captured:
+    """An argument whose value is that of a capture, given by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Instance:
+    """The first argument of a method."""
+
+    value: Any
+
+
 def scalar_ir(
     function: FunctionType,
-    arguments: Sequence[str | Omitted],
+    arguments: Sequence[str | Omitted | Captured | Instance],
     *,
     division: str = "ieee",
     out_char: str | None = None,
+    opaque: bool = True,
+    references: References | None = None,
 ) -> ScalarIR:
     """Compile a Python function for numbers of given types, as far as LLVM IR.
 
@@ -69,12 +90,16 @@ def scalar_ir(
     ----------
     function : function
         All that it calls is compiled again, whatever Numba's decorators were told.
-    arguments : sequence of str or Omitted
-        For each parameter NumPy's character for the argument's type, or its default.
+    arguments : sequence of str, Omitted, Captured or Instance
+        For each parameter NumPy's character for the argument's type, or what is known of its value.
     division : {"ieee", "python"}
         Whether a division by zero gives an infinity or a NaN, or raises.
     out_char : str, optional
         What the result is converted to. Without it the function decides.
+    opaque : bool
+        Whether elementary functions are calls, as `elementary` says, of which a derivative can be taken.
+    references : References, optional
+        What the function reads. Its captures become arguments, after the others; without it they are constants.
 
     Raises
     ------
@@ -82,24 +107,25 @@ def scalar_ir(
         Numba cannot compile the function, or it returns something other than numbers, or it does what
         cannot be done in parallel.
     """
-    in_types = tuple(
-        types.Omitted(argument.default) if isinstance(argument, Omitted) else from_dtype(np.dtype(argument))
-        for argument in arguments
-    )
+    captures = () if references is None else tuple(references.captures)
     return_type = None if out_char is None else from_dtype(np.dtype(out_char))
+    in_chars = "".join(argument for argument in arguments if isinstance(argument, str))
     with _settings():
+        helpers = Helpers(_options(division), opaque=opaque, references=references)
+        in_types = tuple(_argument_type(argument, helpers) for argument in arguments)
         try:
-            compiled = _compile(function, in_types, return_type, division)
+            compiled = _compile(function, in_types, return_type, helpers)
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise
             raise compile_error(function, error) from error
-        in_chars = "".join(argument for argument in arguments if isinstance(argument, str))
         out_chars = _out_chars(function, compiled.signature.return_type)
-        module = _linked(compiled, _wrapper(compiled, in_types, in_chars, out_chars))
-    _to_registers(module)
+        module = _linked(compiled, _wrapper(compiled, in_types, in_chars, captures, out_chars), helpers)
+    llvm_text = as_arguments(_NO_COUNT.sub("", str(canonical(module))), captures, function.__name__)
+    module = llvm.parse_assembly(llvm_text)
     _check_calls(function, module)
-    return ScalarIR(function.__name__, str(module), in_chars, out_chars, _can_raise(module))
+    in_chars += "".join(capture.chars for capture in captures)
+    return ScalarIR(function.__name__, llvm_text, in_chars, out_chars, _can_raise(module), captures)
 
 
 @contextmanager
@@ -120,18 +146,32 @@ def _settings() -> Iterator[None]:
             context.cached_internal_func = internal
 
 
-def _compile(function: FunctionType, in_types: tuple[Any, ...], return_type: Any, division: str) -> Any:
-    """Numba's compilation without its last step, machine code."""
-    options = {
+def _options(division: str) -> dict[str, Any]:
+    """What one would tell ``numba.njit``."""
+    return {
         "nopython": True,
         "boundscheck": True,
         "error_model": _ERROR_MODELS[division],
         "no_cpython_wrapper": True,
         "no_cfunc_wrapper": True,
     }
-    helpers = Helpers(options)
+
+
+def _argument_type(argument: str | Omitted | Captured | Instance, helpers: Helpers) -> Any:
+    if isinstance(argument, str):
+        return from_dtype(np.dtype(argument))
+    if isinstance(argument, Omitted):
+        return types.Omitted(argument.default)
+    assert helpers.lifting is not None
+    if isinstance(argument, Captured):
+        return helpers.lifting.reader(argument.number)._numba_type_
+    return helpers.lifting.space(argument.value)._numba_type_
+
+
+def _compile(function: FunctionType, in_types: tuple[Any, ...], return_type: Any, helpers: Helpers) -> Any:
+    """Numba's compilation without its last step, machine code."""
     flags = compiler.Flags()
-    cpu_target.options.parse_as_flags(flags, options)
+    cpu_target.options.parse_as_flags(flags, helpers.options)
     flags.no_compile = True
     with helpers.compiling(function) as stripped:
         return compiler.compile_extra(
@@ -168,12 +208,18 @@ def _in_words(return_type: Any) -> str:
     return str(types.unliteral(return_type))
 
 
-def _wrapper(compiled: Any, in_types: tuple[Any, ...], in_chars: str, out_chars: str) -> Any:
+def _wrapper(
+    compiled: Any, in_types: tuple[Any, ...], in_chars: str, captures: Sequence[Capture], out_chars: str
+) -> Any:
     """IR of ``@scalar``: calls Numba's function in Numba's manner, with plain numbers on the outside."""
     context = compiled.target_context
     signature = compiled.signature
     module = context.create_module(SCALAR)
-    wrapper = ir.Function(module, function_type(ir, in_chars, out_chars), SCALAR)
+    all_chars = in_chars + "".join(capture.chars for capture in captures)
+    wrapper = ir.Function(module, function_type(ir, all_chars, out_chars), SCALAR)
+    named = list(all_symbols(captures))
+    for argument, (symbol, _) in zip(wrapper.args[len(wrapper.args) - len(named) :], named, strict=True):
+        argument.name = symbol
     wrapper.attributes.add("alwaysinline")
     # Numba puts stack slots at the end of the first block. They become registers only if no call is before.
     builder = ir.IRBuilder(wrapper.append_basic_block("entry"))
@@ -182,7 +228,7 @@ def _wrapper(compiled: Any, in_types: tuple[Any, ...], in_chars: str, out_chars:
     chars = iter(in_chars)
     values = [
         context.get_constant_undef(in_type)
-        if isinstance(in_type, types.Omitted)
+        if isinstance(in_type, types.Opaque)  # known when it was compiled
         else _to_numba(context, builder, in_type, [next(given) for _ in slots(next(chars))])
         for in_type in in_types
     ]
@@ -221,13 +267,20 @@ def _from_numba(builder: Any, number_type: Any, value: Any) -> list[Any]:
     return [value]
 
 
-def _linked(compiled: Any, wrapper: Any) -> Any:
+def _linked(compiled: Any, wrapper: Any, helpers: Helpers) -> Any:
     """One module of the wrapper, the function and all it calls; only the wrapper can be seen from outside."""
     library = compiled.library
     library.add_ir_module(wrapper)
     module = library._final_module
     for callee in dict.fromkeys(library._linking_libraries):
         module.link_in(callee._get_module_for_linking(), preserve=True)
+    if any(variable.name.startswith(_UNRESOLVED) for variable in module.global_variables):
+        present = {function.name for function in module.functions if not function.is_declaration}
+        for name, callee in helpers.compiled():
+            if name not in present:
+                recursive = callee._get_module_for_linking().clone()
+                recursive.get_function(name).linkage = "external"  # nothing refers to it by its own name
+                module.link_in(recursive)
     inlined = []
     for function in module.functions:
         if not function.is_declaration and function.name != SCALAR:
@@ -236,23 +289,12 @@ def _linked(compiled: Any, wrapper: Any) -> Any:
     for variable in module.global_variables:
         if not variable.is_declaration:
             variable.linkage = "internal"
-    return llvm.parse_assembly(always_inline(str(module), inlined))
-
-
-def _to_registers(module: Any) -> None:
-    """Inline all calls and promote memory to registers; change nothing on account of its value."""
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.add_global_dead_code_eliminate_pass()
-    passes.add_sroa_pass()
-    passes.add_dead_store_elimination_pass()
-    passes.add_sroa_pass()
-    passes.add_aggressive_dce_pass()
-    passes.add_simplify_cfg_pass()
-    passes.add_unify_function_exit_nodes_pass()
-    passes.add_instruction_namer_pass()
-    passes.add_global_dead_code_eliminate_pass()
-    optimise(module, level=1, passes=passes)
+    text = _RECURSIVE.sub(r'\1\2\3 = internal constant ptr @"\2"', always_inline(str(module), inlined))
+    if not helpers.opaque:
+        return llvm.parse_assembly(text)
+    module = llvm.parse_assembly(elementary.opaque(text))
+    elementary.define(module)
+    return module
 
 
 def _check_calls(function: FunctionType, module: Any) -> None:

@@ -1,18 +1,27 @@
 """A Python function as something that runs: compiled for the types it is called with."""
 
+import copy
+import functools
 import importlib
 import itertools
-from collections.abc import Callable, Set
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tmapad._core import Loop
-from tmapad._protocol import ArgType
-from tmapad.jit import arguments
+from tmapad._core import LARGEST_LOOP, Loop
+from tmapad._protocol import ArgType, Registered
+from tmapad.jit import arguments, cache, keys
+from tmapad.jit.captures import Capture
 from tmapad.jit.compiling import undisturbed
-from tmapad.jit.references import References, is_numba, python_code_of
+from tmapad.jit.forks import importing
+from tmapad.jit.given import Source
+from tmapad.jit.references import MISSING, References, attribute, is_numba, is_plain, python_code_of
+from tmapad.jit.scalar import LOOP, ScalarIR, holds_address
 
 OLDEST_NUMBA = (0, 62)
 
@@ -20,14 +29,15 @@ _DIVISIONS = ("ieee", "python")
 _VERSIONS = itertools.count(1)
 
 
-def python_function(obj: object, *, division: str = "ieee") -> "PythonFunction | None":
+def python_function(obj: Any, *, division: str = "ieee") -> "PythonFunction | None":
     """Give the implementation of a Python function, or of what Numba made from one; None for others.
 
     Parameters
     ----------
     obj : object
-        A function, a lambda, what ``numba.njit`` or ``numba.cfunc`` returned. Numba is not imported: if it is
-        not yet, nothing can be of its kind.
+        A function, a lambda, what ``numba.njit`` or ``numba.cfunc`` returned, a bound method, an object that can be
+        called, or `functools.partial` of one of these. Numba is not imported: if it is not yet, nothing can be of its
+        kind.
     division : {"ieee", "python"}
         Whether a division by zero gives an infinity or a NaN, or raises.
 
@@ -36,13 +46,83 @@ def python_function(obj: object, *, division: str = "ieee") -> "PythonFunction |
     TypeError
         The function cannot be mapped, whatever the types of its arguments.
     """
-    function = python_code_of(obj)
-    if function is None:
+    parts = code_of(obj)
+    if parts is None:
         return None
-    if not is_numba(obj, "ccallback", "CFunc"):
-        return PythonFunction(function, division=division)
-    declared = _front_end(function.__name__).declared_types(function, obj._sig)  # type: ignore[attr-defined]
-    return PythonFunction(function, division=division, signature=declared)
+    function, instance, partial = parts
+    if is_numba(obj, "ccallback", "CFunc"):
+        declared = _front_end(function.__name__).declared_types(function, obj._sig)
+        return PythonFunction(function, division=division, signature=declared)
+    if partial is not None:
+        return PythonFunction(
+            function, division=division, instance=instance, bound=bound_by(partial), python=partial.func
+        )
+    python = None if instance is MISSING else obj
+    return PythonFunction(function, division=division, instance=instance, python=python)
+
+
+def code_of(obj: Any) -> "tuple[FunctionType, Any, functools.partial[Any] | None] | None":
+    """Give the Python function behind what is called, the object it is bound to or `MISSING`, the partial if any."""
+    if isinstance(obj, functools.partial):
+        inner = None if is_numba(obj.func, "ccallback", "CFunc") else code_of(obj.func)
+        return None if inner is None else (inner[0], inner[1], obj)
+    if (function := python_code_of(obj)) is not None:
+        return function, MISSING, None
+    instance = None
+    if isinstance(obj, MethodType):
+        function, instance = python_code_of(obj.__func__), obj.__self__
+    elif callable(obj) and is_plain(obj):
+        function, instance = python_code_of(attribute(obj, "__call__")), obj
+    return None if function is None else (function, instance, None)
+
+
+def bound_by(partial: "functools.partial[Any]") -> dict[str, Any]:
+    """Give what `functools.partial` bound of a Python function, by name."""
+    found = code_of(partial)
+    assert found is not None
+    return arguments.bind(partial.args, partial.keywords, found[0], method=found[1] is not MISSING)
+
+
+def call_bound(obj: Any, bound: Mapping[str, Any], parameters: Sequence[str], *xs: Any) -> Any:
+    """Call the Python function behind `obj` with arguments some of which are bound; `parameters` are those for `xs`."""
+    found = code_of(obj)
+    assert found is not None
+    function, instance, _ = found
+    values = {**bound, **dict(zip(parameters, xs, strict=False))}
+    places = [] if instance is MISSING else [instance]
+    for parameter in arguments.parameters(function)[len(places) :]:
+        if parameter.name not in values or parameter.kind is parameter.KEYWORD_ONLY:
+            break
+        places.append(values.pop(parameter.name))
+    return function(*places, **values)
+
+
+class _Variant(NamedTuple):
+    """What is compiled of a function."""
+
+    chars: str  # of the arguments
+    wrt: tuple[int, ...]  # the arguments it gives partial derivatives in
+    window: tuple[int, str, int] | None  # and the elements of a captured array
+
+
+@dataclass
+class _Compiled:
+    """What was compiled for all functions that depend on the same: closures of one code, say."""
+
+    kept: list[Any]  # see References.kept
+    loops: dict[_Variant, Loop] = field(default_factory=dict)
+    scalars: dict[str, ScalarIR] = field(default_factory=dict)  # by the types of the arguments
+    nout: int | None = None
+    takes_long: bool = False
+
+
+# By what functions depend on, for as long as there is such a function.
+_COMPILED: WeakValueDictionary[Any, _Compiled] = WeakValueDictionary()
+
+
+def _compiled(references: References, *how: Any) -> _Compiled:
+    """Find what was compiled already for what depends on the same, and in the same way."""
+    return _COMPILED.setdefault((references.tokens(), *how), _Compiled(references.kept()))
 
 
 class _State(NamedTuple):
@@ -50,7 +130,7 @@ class _State(NamedTuple):
 
     version: int
     references: References
-    loops: dict[str, Loop]
+    compiled: _Compiled
 
 
 class PythonFunction:
@@ -64,20 +144,24 @@ class PythonFunction:
         Whether a division by zero gives an infinity or a NaN, or raises ZeroDivisionError.
     signature : str, optional
         The types it is declared for, in NumPy's form, such as ``"FF->F"``: what ``numba.cfunc`` was told.
-        Otherwise everything is computed in float64 and complex128.
+        Otherwise everything is computed in float64 and complex128, or float32 and complex64: see `single`.
+    instance : object, optional
+        What its first argument is, if it is a method.
+    bound : mapping, optional
+        Arguments whose values are known, by name: real and complex numbers and arrays are captures, others constants.
+    python : callable, optional
+        What the user calls, with what is bound; by default `function`.
 
     Attributes
     ----------
     name : str
         The function's name.
     parameters : tuple of str
-        Names of its positional arguments.
+        Names of its positional arguments that are not bound.
     nin, min_nin : int
         How many arguments it takes, and how many it takes at least; the others have defaults.
-    nout : int or None
-        How many results it returns; None before it is compiled.
-    python : function
-        The function itself, to raise the real exception for one element.
+    python : callable
+        What the user calls, to raise the real exception for one element.
 
     Raises
     ------
@@ -85,27 +169,58 @@ class PythonFunction:
         The function does not take a fixed number of positional arguments, or does not return a value.
     """
 
-    def __init__(self, function: FunctionType, *, division: str = "ieee", signature: str | None = None) -> None:
+    def __init__(
+        self,
+        function: FunctionType,
+        *,
+        division: str = "ieee",
+        signature: str | None = None,
+        instance: Any = MISSING,
+        bound: Mapping[str, Any] | None = None,
+        python: Callable[..., Any] | None = None,
+    ) -> None:
         if division not in _DIVISIONS:
             raise ValueError(f'division must be "ieee" or "python": {division!r}')
-        positional = arguments.positional(function)
-        self.name = function.__name__
-        self.python: Callable[..., Any] = function
+        self._bound = dict(bound or {})
+        self._instance = instance
+        positional = arguments.positional(function, method=instance is not MISSING, bound=self._bound)
+        self.name = function.__name__ if function.__name__ != "__call__" else type(instance).__name__
         self.parameters = tuple(parameter.name for parameter in positional)
+        self.python: Callable[..., Any] = function if python is None else python
+        if self._bound:
+            self.python = functools.partial(call_bound, self.python, self._bound, self.parameters)
         self.nin = len(positional)
         self.min_nin = max(1, sum(parameter.default is parameter.empty for parameter in positional))
-        self.nout: int | None = None
         self._function = function
         self._division = division
-        self._declared, _, self._result = (signature or "").partition("->")
+        self._signature = signature or ""
+        self._orders: tuple[int, ...] = ()  # the arguments it was differentiated in, one after the other
+        self._declared, _, self._result = self._signature.partition("->")
         if signature is not None and len(self._declared) != self.nin:
             raise TypeError(f"{self.name} takes {self._counts()}, but is declared for {signature}")
-        self._state = _State(next(_VERSIONS), References(function), {})
+        self._state = self._new_state(References(function, instance=instance, bound=self._bound))
+
+    @property
+    def nout(self) -> int | None:
+        """How many results it returns; None before it is compiled."""
+        return self._state.compiled.nout
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether it has a loop, or calls what is not compiled along with it; known once it is compiled."""
+        return self._state.compiled.takes_long
 
     def __repr__(self) -> str:
         return f"<PythonFunction {self.name}({', '.join(self.parameters)})>"
 
-    def loop(self, inputs: tuple[ArgType, ...], *, integer: Set[str] = frozenset()) -> Loop:
+    def loop(
+        self,
+        inputs: tuple[ArgType, ...],
+        *,
+        integer: Set[str] = frozenset(),
+        wrt: tuple[int, ...] = (),
+        window: tuple[int, str, int] | None = None,
+    ) -> Loop:
         """Give the loop for arguments of given types, compiling it if there is none yet.
 
         Parameters
@@ -116,6 +231,10 @@ class PythonFunction:
         integer : set of str
             Names of the arguments that stay integers (int64) or bools if they are. All others are real or
             complex numbers.
+        wrt : tuple of int
+            Arguments, by number, in which the partial derivatives are given after the results: see `forward.terms`.
+        window : tuple, optional
+            Elements of a captured array for which they are given as well: a `forward.Window`.
 
         Returns
         -------
@@ -126,19 +245,38 @@ class PythonFunction:
         ------
         TypeError
             An argument is not a number, or the function cannot be compiled.
+        NoDerivativeError
+            It cannot be differentiated in one of these arguments.
         ImportError
             It must be compiled, and there is no Numba.
         """
-        if not self.min_nin <= len(inputs) <= self.nin:
-            raise TypeError(f"{self.name} takes {self._counts()}, not {len(inputs)}")
-        chars = "".join(self._in_char(number, given, integer) for number, given in enumerate(inputs))
-        loop = self._current().loops.get(chars)
-        return undisturbed(lambda: self._compile_once(chars)) if loop is None else loop
+        variant = _Variant(self._in_chars(inputs, integer), wrt, window)
+        loop = self._current().compiled.loops.get(variant)
+        return undisturbed(lambda: self._find_or_compile(variant)) if loop is None else loop
+
+    def scalar(self, inputs: tuple[ArgType, ...], *, integer: Set[str] = frozenset()) -> ScalarIR:
+        """Give the scalar IR for arguments of given types, to be compiled into something else: see `loop`."""
+        return self._scalar(self._in_chars(inputs, integer), self._current())
+
+    @property
+    def source(self) -> Source:
+        """What it is made from."""
+        is_plain = self._instance is MISSING and not (self._bound or self._orders or self._signature)
+        return Source(self._function, self._instance, self._bound, is_plain)
+
+    def derivative(self, argument: int) -> "PythonFunction":
+        """Give the derivative in an argument, as a function of the same arguments."""
+        result = copy.copy(self)
+        result.name = f"the derivative of {self.name} in {self.parameters[argument]}"
+        result._orders = (*self._orders, argument)
+        result._state = result._new_state(self._state.references)
+        return result
 
     def default(self, argument: int) -> Any:
         """Give the default of an argument that has one."""
-        defaults = self._function.__defaults__ or ()
-        return defaults[argument - self.nin + len(defaults)]
+        defaults, code = self._function.__defaults__ or (), self._function.__code__
+        place = code.co_varnames[: code.co_argcount].index(self.parameters[argument])
+        return defaults[place - code.co_argcount + len(defaults)]
 
     def fingerprint(self) -> int:
         """Give a number that changes when something does that the compiled code depends on.
@@ -148,59 +286,185 @@ class PythonFunction:
         """
         return self._current().version
 
-    def captured_numbers(self) -> dict[str, Any]:
-        """Find what would have a gradient if it were an argument: captured floats, complex numbers, arrays.
+    def captures(self) -> list[Capture]:
+        """Give what it captured that is given to its loops as arguments, after the others."""
+        return self._current().references.captures
 
-        Names are those in the function, ``"helper.rate"`` for what a function captured that it calls.
-        """
-        return self._current().references.numbers()
+    def registered(self) -> list[Registered]:
+        """Give the registered functions that it calls as a whole."""
+        return list(self._current().references.registered.values())
+
+    def captured(self, bound: Mapping[str, Any] | None = None) -> list[tuple[Capture, Any]]:
+        """Give each of `captures` with its value now, those of `bound` for its bound arguments."""
+        while True:
+            references = self._current().references
+            values = references.values(bound)
+            if values is not None:
+                return list(zip(references.captures, values, strict=True))
 
     def _current(self) -> _State:
         state = self._state
         if not state.references.current():
-            references = References(self._function)
-            if references.same_as(state.references):
-                state = state._replace(references=references)
-            else:
-                state = _State(next(_VERSIONS), references, {})
+            references = References(self._function, instance=self._instance, bound=self._bound)
+            new = self._new_state(references)
+            state = state._replace(references=references) if new.compiled is state.compiled else new
             self._state = state
         return state
 
-    def _compile_once(self, chars: str) -> Loop:
+    def _new_state(self, references: References) -> _State:
+        how = (self._division, self._signature, self._orders, self.parameters)
+        return _State(next(_VERSIONS), references, _compiled(references, *how))
+
+    def _find_or_compile(self, variant: _Variant) -> Loop:
+        """Load the loop from the cache, without Numba, or compile it."""
+        return self._cached(variant) or self._compile_once(variant)
+
+    def _cached(self, variant: _Variant) -> Loop | None:
+        with importing():
+            state = self._current()
+            if (loop := state.compiled.loops.get(variant)) is not None:
+                return loop
+            key = self._key(variant, state.references)
+            record = None if key is None else cache.load(key)
+            if record is not None:
+                with suppress(RuntimeError):  # it calls what is not there: it is compiled, which fails likewise or not
+                    loop = self._loaded(record, state.compiled)
+                    if self._current().version == state.version:
+                        return self._keep(state, variant, loop)
+        return None
+
+    def _compile_once(self, variant: _Variant) -> Loop:
         with _front_end(self.name).global_compiler_lock:
             while True:
                 state = self._current()
-                if (loop := state.loops.get(chars)) is None:
-                    loop = self._compile(chars, state.references)
-                    if self._current().version != state.version:
-                        continue  # the code may have been made from old values or from new ones
-                    state.loops[chars] = loop
-                    self.nout = loop.nout
-                return loop
+                if (loop := state.compiled.loops.get(variant)) is not None:
+                    return loop
+                record = self._compile(variant, state)
+                loop = self._loaded(record, state.compiled)
+                if self._current().version != state.version:
+                    continue  # the code may have been made from old values or from new ones
+                if not record.header["address"] and (key := self._key(variant, state.references)) is not None:
+                    cache.store(key, record)
+                return self._keep(state, variant, loop)
 
-    def _compile(self, chars: str, references: References) -> Loop:
-        # They need Numba, or llvmlite, which comes with it.
-        from tmapad.jit import engine, frontend, loop
+    @staticmethod
+    def _keep(state: _State, variant: _Variant, loop: Loop) -> Loop:
+        if variant == (variant.chars, (), None):
+            state.compiled.nout = loop.nout
+        return state.compiled.loops.setdefault(variant, loop)
 
-        if problem := references.problem():
-            raise TypeError(f"{self.name} {problem}")
-        left_out = arguments.parameters(self._function)[len(chars) :]
-        defaults = [frontend.Omitted(parameter.default) for parameter in left_out]
-        scalar = frontend.scalar_ir(
-            self._function, [*chars, *defaults], division=self._division, out_char=self._result or None
+    def _key(self, variant: _Variant, references: References) -> str | None:
+        """The key in the cache; None for what cannot be cached or is not to be compiled."""
+        if references.problem():
+            return None
+        return keys.key(
+            references,
+            parameters=repr(self.parameters),  # which of its arguments are not bound
+            inputs=variant.chars,
+            derivatives=repr((self._orders, variant.wrt, variant.window)),
+            division=self._division,
+            result=self._result,
         )
-        compiled = loop.loop_code(scalar)
-        memory = engine.Engine(compiled.code, self.name)
-        types = f"{scalar.in_chars}->{scalar.out_chars}"
-        # What it reads is kept along with the code, which may hold addresses of C functions found there.
-        keep = (memory, references)
-        return Loop(memory.address(loop.LOOP), 0, types, len(chars), can_fail=compiled.can_fail, keep=keep)
 
-    def _in_char(self, number: int, given: ArgType, integer: Set[str]) -> str:
+    def _compile(self, variant: _Variant, state: _State) -> cache.Record:
+        # They need llvmlite, which comes with Numba.
+        from tmapad.jit import forward, loop
+
+        scalar = self._scalar(variant.chars, state)
+        takes_long = scalar.takes_long
+        if variant.wrt or variant.window:
+            window = None if variant.window is None else forward.Window(*variant.window)
+            scalar = forward.forward(scalar, variant.wrt, window)
+        compiled = loop.loop_code(scalar)
+        header = {
+            "types": f"{scalar.in_chars}->{scalar.out_chars}",
+            "can_fail": compiled.can_fail,
+            "takes_long": takes_long,
+            "address": holds_address(scalar.llvm),
+        }
+        return cache.Record(header, compiled.code)
+
+    def _scalar(self, chars: str, state: _State) -> ScalarIR:
+        scalars = state.compiled.scalars
+        if chars not in scalars:
+            from tmapad.jit import forward, frontend, registered, single
+
+            if problem := state.references.problem():
+                raise TypeError(f"{self.name} {problem}")
+            double = chars if self._declared else chars.translate(arguments.IN_DOUBLE)
+            scalar = frontend.scalar_ir(
+                self._function,
+                self._arguments(double, state.references),
+                division=self._division,
+                out_char=self._result or None,
+                references=state.references,
+            )
+            if double != chars and not state.references.name_double():
+                scalar = single.single(scalar, chars) or scalar
+            if double == scalar.in_chars[: len(chars)] and (narrow := registered.narrowed(scalar.llvm)):
+                raise TypeError(
+                    f"{self.name} calls {narrow.name} with float64, but its numbers are float32, and arguments are "
+                    "converted only to a type that holds them without loss: convert them by np.float32 first"
+                )
+            for argument in self._orders:
+                scalar = forward.derivative(scalar, argument)
+            scalars[chars] = scalar
+        # What is read in other places may have been compiled for another function that is like this one.
+        return replace(scalars[chars], captures=tuple(state.references.captures))
+
+    def _arguments(self, chars: str, references: References) -> list[Any]:
+        """What each parameter of the function is, for the front end."""
+        from tmapad.jit import frontend
+
+        given = dict(zip(self.parameters, chars, strict=False))
+        result: list[Any] = []
+        for parameter in arguments.parameters(self._function):
+            name = parameter.name
+            if self._instance is not MISSING and not result:
+                result.append(frontend.Instance(self._instance))
+            elif name in given:
+                result.append(given[name])
+            elif name not in self._bound:
+                result.append(frontend.Omitted(parameter.default))
+            elif (number := references.capture_of(name)) is not None:
+                result.append(frontend.Captured(number))
+            elif references.held(self._bound[name]) is not None:
+                result.append(frontend.Instance(self._bound[name]))
+            else:
+                result.append(frontend.Omitted(self._bound[name]))
+        return result
+
+    def _loaded(self, record: cache.Record, compiled: _Compiled) -> Loop:
+        from tmapad.jit.engine import Engine
+
+        types, can_fail = record.header["types"], record.header["can_fail"]
+        compiled.takes_long = record.header["takes_long"]
+        if len(types) - len("->") > LARGEST_LOOP:
+            raise TypeError(
+                f"{self.name} takes, captured and returns {len(types) - len('->')} numbers, partial derivatives "
+                f"included; there may be {LARGEST_LOOP}: let an array take the place of many captured numbers"
+            )
+        # What it reads is kept along with the code, which may hold addresses of C functions found there.
+        engine = Engine(record.code, self.name)
+        keep = (engine, compiled.kept)
+        return Loop(engine.address(LOOP), 0, types, types.index("->"), can_fail=can_fail, keep=keep)
+
+    def _in_chars(self, inputs: tuple[ArgType, ...], integer: Set[str]) -> str:
+        """NumPy's characters for the types that arguments are cast to."""
+        if not self.min_nin <= len(inputs) <= self.nin:
+            raise TypeError(f"{self.name} takes {self._counts()}, not {len(inputs)}")
+        numbers = (given for name, given in zip(self.parameters, inputs, strict=False) if name not in integer)
+        single = arguments.are_single(tuple(numbers))
+        return "".join(
+            self._in_char(number, given, keep=self.parameters[number] in integer, single=single)
+            for number, given in enumerate(inputs)
+        )
+
+    def _in_char(self, number: int, given: ArgType, *, keep: bool, single: bool) -> str:
         """NumPy's character for the type that argument `number` is cast to."""
         name = self.parameters[number]
         if not self._declared:
-            char = arguments.computed_char(given, keep=name in integer)
+            char = arguments.computed_char(given, keep=keep, single=single)
             accepted = arguments.ACCEPTED
         else:
             char = self._declared[number] if arguments.fits(given, self._declared[number]) else None
@@ -224,10 +488,11 @@ def _front_end(name: str) -> ModuleType:
         f"{name} is a Python function, which must be compiled, and for that tmapad needs Numba {oldest} or newer: "
         'python -m pip install "tmapad[numba]"'
     )
-    try:
-        import numba
-    except ImportError as error:
-        raise ImportError(f"{wanted} ({error})", name="numba") from error
-    if tuple(numba.version_info[:2]) < OLDEST_NUMBA:
-        raise ImportError(f"{wanted} (found {numba.__version__})", name="numba")
-    return importlib.import_module("tmapad.jit.frontend")
+    with importing():
+        try:
+            import numba
+        except ImportError as error:
+            raise ImportError(f"{wanted} ({error})", name="numba") from error
+        if tuple(numba.version_info[:2]) < OLDEST_NUMBA:
+            raise ImportError(f"{wanted} (found {numba.__version__})", name="numba")
+        return importlib.import_module("tmapad.jit.frontend")

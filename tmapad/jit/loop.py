@@ -7,10 +7,8 @@ import numpy as np
 from llvmlite import ir
 
 from tmapad.jit.engine import optimise, target_machine
-from tmapad.jit.scalar import SCALAR, ScalarIR, function_type, llvm_type, slots
-
-LOOP = "loop"
-"""Name of the loop in the object code."""
+from tmapad.jit.polls import with_polls
+from tmapad.jit.scalar import LOOP, SCALAR, ScalarIR, function_type, inlined, llvm_type, slots
 
 _POINTER = ir.PointerType()
 _INTP = ir.IntType(np.dtype(np.intp).itemsize * 8)
@@ -28,13 +26,15 @@ def loop_code(scalar: ScalarIR) -> LoopCode:
     """Compile the loop that calls `scalar` for one element after the other.
 
     Its calling convention is ``tmapad_loop`` of ``_abi.h``. It runs in order and stops at the first element
-    that raises, so results neither depend on the position of an element nor on its neighbours.
+    that raises, so results neither depend on the position of an element nor on its neighbours. Whatever it
+    runs for long can be interrupted, see `polls`.
     """
     module = llvm.parse_assembly(str(_loop_module(scalar)))
-    module.link_in(llvm.parse_assembly(scalar.llvm))
+    module.link_in(llvm.parse_assembly(inlined(scalar.llvm)))
     module.get_function(SCALAR).linkage = "internal"  # and it is to be inlined
     optimise(module, level=3)
-    return LoopCode(target_machine().emit_object(module), _can_fail(module))
+    can_fail = _can_fail(module)  # to be interrupted is no failure
+    return LoopCode(target_machine().emit_object(with_polls(module, LOOP)), can_fail)
 
 
 def _loop_module(scalar: ScalarIR) -> Any:

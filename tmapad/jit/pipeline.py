@@ -1,23 +1,32 @@
 """What tmapad changes in Numba's compilation: which functions are called."""
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+import llvmlite.binding as llvm
+import numpy as np
 from numba.core import compiler, errors, ir, ir_utils, types
 from numba.core.ccallback import CFunc
 from numba.core.compiler_machinery import AnalysisPass, FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher, cpu_target
-from numba.core.typed_passes import NopythonTypeInference
-from numba.core.untyped_passes import IRProcessing, MakeFunctionToJitFunction
+from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, MakeFunctionToJitFunction
 
 from tmapad._protocol import Registered
-from tmapad.jit.division import DivideComplex
-from tmapad.jit.natives import as_function
+from tmapad.jit import special
+from tmapad.jit.composite import OF_TWO, UNKNOWN
+from tmapad.jit.division import DivideIEEE
+from tmapad.jit.given import is_whole
+from tmapad.jit.lifting import LiftCaptures, Lifting, Space
+from tmapad.jit.natives import registered_function
+from tmapad.jit.opaque import CallOpaque, opaque_function, special_function
 from tmapad.jit.raises import with_bare_raises
-from tmapad.jit.references import python_code_of
+from tmapad.jit.references import References, python_code_of
+from tmapad.jit.scalar import OPAQUE
 
 
 class Helpers:
@@ -30,17 +39,33 @@ class Helpers:
     ----------
     options : dict
         What one would give ``numba.njit``.
+    opaque : bool, optional
+        Whether elementary functions are called as a whole.
+    references : References, optional
+        What the compiled function reads. Without it all of that is constant.
 
     Attributes
     ----------
+    options : dict
+        As given.
     pipeline : type
         The pipeline to compile with.
     ieee : bool
         Whether divisions by zero give infinities and NaNs.
+    opaque : bool
+        Whether elementary functions are called as a whole.
+    lifting : Lifting or None
+        What stands for what the function reads.
     """
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
+    def __init__(self, options: dict[str, Any], *, opaque: bool = True, references: References | None = None) -> None:
+        self.options = options
+        self.opaque = opaque
+        self.lifting = (
+            None
+            if references is None
+            else Lifting(references, self.replacement, cpu_target.typing_context.resolve_value_type)
+        )
         self.ieee = options.get("error_model") == "numpy"
         self._dispatchers: dict[tuple[FunctionType, tuple[Any, ...]], Any] = {}
         self.pipeline = type("Pipeline", (_Pipeline,), {"helpers": self})
@@ -55,24 +80,46 @@ class Helpers:
         with dispatcher._compiling_counter:
             yield dispatcher.py_func
 
-    def replacement(self, value: Any) -> Any:
-        """What is to be called instead of `value`; `value` itself if it is no function of the user's."""
+    def replacement(self, value: Any, count: int | None = None) -> Any:
+        """What is to be called, with `count` arguments, instead of `value`; `value` itself if that will do."""
         if type(value) is tuple:
             parts = tuple(map(self.replacement, value))
             return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
+        if (given := self._whole(value)) is not None:
+            return registered_function(given, None if self.lifting is None else self.lifting.references)
         if isinstance(value, FunctionType) and (_is_array_function(value) or _is_known_to_numba(value)):
             return value
         function = python_code_of(value)
         if function is None and isinstance(value, Registered):
-            return self.replacement(as_function(value))
+            return self.replacement(value.implementation.ufunc)  # type: ignore[attr-defined]
+        if (name := special.name_of(value)) is not None:
+            return special_function(name)
+        if isinstance(value, BuiltinFunctionType | np.ufunc):
+            if value in UNKNOWN:
+                return opaque_function(OPAQUE + UNKNOWN[value])
+            if count == 2 and value in OF_TWO:
+                return self._dispatcher(OF_TWO[value], ())
         return value if function is None else self._dispatcher(function, _declared(value))
+
+    def _whole(self, value: Any) -> Registered | None:
+        """The registered function that is called as a whole where `value` is called.
+
+        What is compiled without references defines the functions that others are registered for.
+        """
+        if self.lifting is not None:
+            return self.lifting.references.stands_for(value)
+        return value if isinstance(value, Registered) and is_whole(value) else None
+
+    def compiled(self) -> list[tuple[str, Any]]:
+        """Names of all functions that were compiled along, with the libraries they are in."""
+        results = [one for dispatcher in self._dispatchers.values() for one in dispatcher.overloads.values()]
+        return [(one.fndesc.llvm_func_name, one.library) for one in results]
 
     def _dispatcher(self, function: FunctionType, signatures: tuple[Any, ...]) -> Any:
         key = function, signatures
         if key not in self._dispatchers:
-            dispatcher = CPUDispatcher(
-                with_bare_raises(function), {}, dict(self._options), pipeline_class=self.pipeline
-            )
+            read = function if self.lifting is None else self.lifting.applied(function)
+            dispatcher = CPUDispatcher(with_bare_raises(read), {}, dict(self.options), pipeline_class=self.pipeline)
             self._dispatchers[key] = dispatcher
             for signature in signatures:
                 dispatcher.compile(signature)
@@ -104,6 +151,18 @@ def _is_known_to_numba(function: FunctionType) -> bool:
     return isinstance(known, types.Callable)
 
 
+def _owner(func_ir: Any, variable: Any) -> Any:
+    """What a variable holds that was read from outside, or the module in a module; None for all else."""
+    definition = ir_utils.guard(ir_utils.get_definition, func_ir, variable)
+    if isinstance(definition, ir.Global | ir.FreeVar):
+        return definition.value
+    if not isinstance(definition, ir.Expr) or definition.op != "getattr":
+        return None
+    owner, name = _owner(func_ir, definition.value), definition.attr
+    value = owner.constant(name) if isinstance(owner, Space) else getattr(owner, name, None)
+    return value if isinstance(owner, Space | ModuleType) and isinstance(value, ModuleType) else None
+
+
 @register_pass(mutates_CFG=False, analysis_only=False)
 class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
     """Call the functions as `Helpers` compiles them."""
@@ -116,23 +175,24 @@ class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
     def run_pass(self, state: Any) -> bool:
         """Replace functions where they are read from a global, a closure cell or a module."""
         replacement = state.pipeline.helpers.replacement
+        blocks = state.func_ir.blocks.values()
+        counts = {call.func.name: len(call.args) for block in blocks for call in block.find_exprs("call")}
         changed = False
-        for block in state.func_ir.blocks.values():
+        for block in blocks:
             for statement in block.find_insts(ir.Assign):
-                value = statement.value
+                value, count = statement.value, counts.get(statement.target.name)
                 if isinstance(value, ir.Expr) and value.op == "getattr":
-                    module = ir_utils.guard(ir_utils.find_const, state.func_ir, value.value)
-                    old = getattr(module, value.attr, None)
-                    if python_code_of(old) is None and not isinstance(old, Registered):
+                    old = getattr(_owner(state.func_ir, value.value), value.attr, None)
+                    if python_code_of(old) is None and not isinstance(old, Registered | np.ufunc | BuiltinFunctionType):
                         continue
-                    if (new := replacement(old)) is old:
+                    if (new := replacement(old, count)) is old:
                         continue
                     # In place of the old value: the definitions that Numba keeps of a variable refer to it.
                     definitions = state.func_ir._definitions[statement.target.name]
                     statement.value = ir.Global(value.attr, new, value.loc)
                     definitions[:] = [statement.value if old is value else old for old in definitions]
                 elif isinstance(value, ir.Global | ir.FreeVar):
-                    new = replacement(value.value)
+                    new = replacement(value.value, count)
                     if new is value.value:
                         continue
                     value.value = new
@@ -159,6 +219,34 @@ class RefuseContexts(AnalysisPass):  # type: ignore[misc]
         return False
 
 
+@register_pass(mutates_CFG=False, analysis_only=True)
+class LeaveUncompiled(AnalysisPass):  # type: ignore[misc]
+    """Make a helper known to Numba, so that its IR can be called, without machine code, which nothing would run.
+
+    There could be none: opaque functions have no definition yet, and where LLVM's loader does not find a symbol it
+    ends the process. Numba itself has its ways to compile what calls a helper, so the symbols get an address.
+    """
+
+    _name = "tmapad_leave_uncompiled"
+
+    def __init__(self) -> None:
+        AnalysisPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        """Give the helper, in place of its address, an object that stands for it."""
+        for function in state.library._final_module.functions:
+            if function.is_declaration and function.name.startswith(OPAQUE):
+                llvm.add_symbol(function.name, _ANY_ADDRESS)
+        unlike_others: list[Any] = []
+        helper = unlike_others.append  # which is of the type that Numba expects
+        state.targetctx.insert_user_function(helper, state.cr.fndesc, [state.library])
+        state.cr = state.cr._replace(cfunc=helper)
+        return False
+
+
+_ANY_ADDRESS = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
+
+
 class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
     """Numba's pipeline for ``@njit`` with the passes above. `Helpers` adds itself as an attribute."""
 
@@ -167,7 +255,12 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
     def define_pipelines(self) -> list[Any]:
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         passes.add_pass_after(RefuseContexts, IRProcessing)
+        passes.add_pass_after(LiftCaptures, InlineClosureLikes)
         passes.add_pass_after(ReplaceHelpers, MakeFunctionToJitFunction)
-        passes.add_pass_after(DivideComplex, NopythonTypeInference)
+        passes.add_pass_after(DivideIEEE, NopythonTypeInference)
+        passes.add_pass_after(CallOpaque, NopythonTypeInference)
+        if not self.state.flags.no_compile:
+            self.state.flags.no_compile = True
+            passes.add_pass_after(LeaveUncompiled, NativeLowering)
         passes.finalize()
         return [passes]

@@ -3,14 +3,39 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tmapad.jit.captures import Capture
 
 SCALAR = "scalar"
 """Name of the function in the IR."""
 
+LOOP = "loop"
+"""Name of the loop in the object code."""
+
+OPAQUE = "tmapad."
+"""How the symbols of functions begin that are not inlined before the derivative is taken: see `elementary`."""
+
+REGISTERED = f"{OPAQUE}registered."
+"""How the symbols of registered functions begin: see `registered`. They may do anything that compiled code may."""
+
+NATIVE = f"{OPAQUE}native."
+"""How the symbols of code begin that is not compiled here, and found by its address."""
+
+PURE = "nounwind willreturn memory(none)"
+"""Attributes of these functions: a call whose result is not used can go."""
+
 _NAME = re.compile(r'@("[^"]*"|[-\w.$]+)\(')
+_OPAQUE_DEFINITION = re.compile(rf'^(define internal [^@\n]*@"{re.escape(OPAQUE)}[^"]*"\([^)]*\) ).*\{{$', re.MULTILINE)
+_CALL = re.compile(r" call [^@%\n]*([@%][^(\n]*)\(")
+_SLOW = f'@"{NATIVE}'
+_CHEAP = ("@llvm.", f'@"{OPAQUE}')
+_LABEL = re.compile(r'("[^"]*"|[-\w.$]+):')
+_TARGET = re.compile(r'label %("[^"]*"|[-\w.$]+)')
+_ADDRESS = re.compile(r"\binttoptr \(?i64 -?\d")
 _UNNAMED = re.compile(r" (?:local_)?unnamed_addr")
 _REAL_PARTS = {"f": "float", "d": "double", "F": "float", "D": "double"}
 
@@ -38,6 +63,8 @@ class ScalarIR:
         NumPy's characters for the types of the arguments and the results.
     can_raise : bool
         False only if the status is always 0.
+    captures : tuple of Capture
+        What the last arguments are, after those of the Python function: see `captures`.
     """
 
     name: str
@@ -45,6 +72,39 @@ class ScalarIR:
     in_chars: str
     out_chars: str
     can_raise: bool
+    captures: "tuple[Capture, ...]" = ()
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether it has a loop, or calls code of unknown cost: all but elementary functions."""
+        return self._takes_long(f"@{SCALAR}")
+
+    def _takes_long(self, function: str) -> bool:
+        body = self.llvm[re.search(rf"^define .*{re.escape(function)}\(", self.llvm, re.MULTILINE).start() :]  # type: ignore[union-attr]
+        body = body[: body.index("\n}")]
+        calls = set(_CALL.findall(body))
+        if any(call.startswith(_SLOW) or not call.startswith(_CHEAP) for call in calls):
+            return True
+        following: dict[str, list[str]] = {}
+        block = ""
+        for line in body.splitlines()[1:]:
+            if label := _LABEL.match(line):
+                block = label[1]
+            following.setdefault(block, []).extend(_TARGET.findall(line))
+        return _has_cycle(following) or any(
+            self._takes_long(call) for call in calls if call.startswith(f'@"{REGISTERED}')
+        )
+
+
+def _has_cycle(following: dict[str, list[str]]) -> bool:
+    """Whether a graph has one: what does not go away when nodes without successors are removed."""
+    remaining = {node: set(targets) for node, targets in following.items()}
+    while ended := [node for node, targets in remaining.items() if not targets]:
+        for node in ended:
+            del remaining[node]
+        for targets in remaining.values():
+            targets.difference_update(ended)
+    return bool(remaining)
 
 
 def slots(char: str) -> tuple[str, ...]:
@@ -82,6 +142,27 @@ def always_inline(llvm: str, names: Collection[str]) -> str:
             if never.isdisjoint(line[end:].split()):
                 lines[number] = f"{line[:end]} alwaysinline{line[end:]}"
     return "".join(lines)
+
+
+def inlined(llvm: str) -> str:
+    """Mark the opaque functions that a module defines to be inlined after all."""
+    return _OPAQUE_DEFINITION.sub(
+        lambda match: f"{match[1]}alwaysinline nounwind{'' if REGISTERED in match[1] else ' willreturn'} {{", llvm
+    )
+
+
+def renamed(llvm: str, name: str, attributes: str) -> str:
+    """Give ``@scalar`` another name, and these attributes instead of those it has."""
+    found = re.search(rf"^define .*?@{SCALAR}\(", llvm, re.MULTILINE)
+    assert found is not None
+    end = _after_parameters(llvm, found.end())
+    definition = llvm[found.start() : end].replace(f"@{SCALAR}(", f'@"{name}"(')
+    return f"{llvm[: found.start()]}{definition} {attributes} {llvm[llvm.index('{', end) :]}"
+
+
+def holds_address(llvm: str) -> bool:
+    """Whether an address of this process is in a module as a constant, which means nothing in another process."""
+    return _ADDRESS.search(llvm) is not None
 
 
 def _after_parameters(definition: str, start: int) -> int:

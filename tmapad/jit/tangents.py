@@ -1,0 +1,161 @@
+"""The tangents of a function's values: what they are called, and how new ones are written beside its instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from tmapad._errors import NoDerivativeError
+from tmapad.jit.activity import REALS, Activity
+from tmapad.jit.emit import Emitter, new_prefix, real
+from tmapad.jit.ir import Instruction, Module, is_constant
+from tmapad.jit.scalar import ScalarIR
+
+# What Numba calls for containers that are not arrays.
+_CONTAINERS = {
+    "list": re.compile(r"NRT_MemInfo_(new_)?varsize"),
+    "dictionary": re.compile(r"numba_dict_"),
+}
+
+
+class Tangents:
+    """The tangents of a function's values, on lanes: one lane for each partial derivative.
+
+    Parameters
+    ----------
+    scalar : ScalarIR
+        The function.
+    module : Module
+        The same, read.
+    seeds : mapping
+        For real arguments, by name, the lane on which they are perturbed.
+    shadowed : mapping
+        For arguments that are addresses the lanes, as bits, on which there are shadows of the memory there.
+    count : int
+        The number of lanes.
+
+    Attributes
+    ----------
+    emitter : Emitter
+        Writes instructions where the function is being written.
+    activity : Activity
+    definitions : dict
+        The function's instructions, by their results.
+    raised : str
+        The address of the status of registered derivatives, if any is called.
+    """
+
+    def __init__(
+        self, scalar: ScalarIR, module: Module, seeds: Mapping[str, int], shadowed: Mapping[str, int], count: int
+    ) -> None:
+        self.scalar, self.module, self.seeds, self.count = scalar, module, seeds, count
+        perturbed = {name: 1 << lane for name, lane in seeds.items()}
+        self.activity = Activity(module.function, {**perturbed, **shadowed})
+        self.definitions = module.function.definitions()
+        self.prefix = new_prefix(scalar.llvm)
+        self.emitter = Emitter(module, [], self.prefix)
+        self.raised = ""
+        calls = [one.callee for one in module.function.instructions()]
+        self._container = next((name for name, found in _CONTAINERS.items() if any(map(found.match, calls))), "")
+
+    def lanes(self, operand: str) -> list[int]:
+        """The lanes on which a value has a tangent."""
+        bits = 0 if is_constant(operand) else self.activity.lanes.get(operand, 0)
+        return [lane for lane in range(self.count) if bits >> lane & 1]
+
+    def tangent(self, operand: str, lane: int, type_: str = "double") -> str:
+        """The tangent of a value on a lane, zero where it has none; of an address that of the shadow."""
+        if lane in self.lanes(operand):
+            return real(1.0, type_) if operand in self.seeds and type_ in REALS else self.name_of_tangent(operand, lane)
+        if type_ == "ptr":
+            if not is_constant(operand):
+                raise self.refusal("an address that may be of memory with and without derivatives")
+            return operand
+        return real(0.0, type_) if type_ in REALS else "0"
+
+    def name_of_tangent(self, operand: str, lane: int) -> str:
+        """The name of a tangent: that of the value, and the lane."""
+        return suffixed(operand, f"{self.prefix}.{lane}")
+
+    def name_of_part(self, operand: str, number: int) -> str:
+        """The name of a part of what a call returned."""
+        return suffixed(operand, f"{self.prefix}.p{number}")
+
+    def depends(self, operand: str, lane: int) -> str:
+        """Whether a value depends on anything on a lane, by the way that was taken: a condition, constant mostly."""
+        if lane not in self.lanes(operand):
+            return "false"
+        return suffixed(operand, f"{self.prefix}.{lane}.on") if self.uncertain(operand, lane) else "true"
+
+    def uncertain(self, operand: str, lane: int) -> bool:
+        """Whether `depends` is known only when the function runs."""
+        return bool(self.activity.uncertain.get(operand, 0) >> lane & 1)
+
+    def note_dependence(self, one: Instruction) -> None:
+        """Compute `depends` of a result where it is not known."""
+        for lane in self.lanes(one.name):
+            if not self.uncertain(one.name, lane):
+                continue
+            given = [self.depends(operand, lane) for operand in one.operands if not is_constant(operand)]
+            name = self.depends(one.name, lane)
+            if one.opcode == "phi":
+                incoming = zip((self.depends(operand, lane) for operand in one.operands), one.blocks, strict=True)
+                self.emitter.line(f"{name} = phi i1 {', '.join(f'[ {value}, {block} ]' for value, block in incoming)}")
+            elif one.opcode == "select":
+                a, b = (self.depends(operand, lane) for operand in one.operands[1:])
+                self.emitter.line(f"{name} = select i1 {one.operands[0]}, i1 {a}, i1 {b}")
+            else:
+                first, *others = dict.fromkeys(value for value in given if value != "false")
+                for other in others:
+                    first = self.emitter.op("or", "i1", first, other)
+                self.emitter.line(f"{name} = or i1 {first}, false")
+
+    def define(self, one: Instruction, lane: int, text: str) -> None:
+        """Write the tangent of a result."""
+        self.emitter.line(f"{self.name_of_tangent(one.name, lane)} = {text}")
+
+    def scaled(self, factor: str, operand: str, lane: int, type_: str) -> str:
+        """The product of a factor and a tangent: 0, also if the factor is infinite or NaN, where nothing depends."""
+        product = self.emitter.op("fmul", type_, factor, self.tangent(operand, lane, type_))
+        if not self.uncertain(operand, lane):
+            return product
+        return self.emitter.select(self.depends(operand, lane), type_, product, real(0.0, type_))
+
+    def combine(self, one: Instruction, terms: Sequence[tuple[str, str | None]]) -> None:
+        """Sum, on each lane, of the tangents of operands, each times a factor: 1 without one, or "-" for -1."""
+        for lane in self.lanes(one.name):
+            total = None
+            for operand, factor in terms:
+                if lane in self.lanes(operand):
+                    if factor is None or factor == "-":
+                        term = self.tangent(operand, lane, one.type)
+                        term = term if factor is None else self.emitter.op("fneg", one.type, term)
+                    else:
+                        term = self.scaled(factor, operand, lane, one.type)
+                    total = term if total is None else self.emitter.op("fadd", one.type, total, term)
+            assert total is not None
+            # A name of its own for what may be the name of another: x + (-0.0) is x, whatever x is.
+            self.define(one, lane, f"fadd {one.type} {total}, {real(-0.0, one.type)}")
+
+    def repeat(self, one: Instruction) -> None:
+        """Do the same with the shadows."""
+        for lane in self.lanes(one.name):
+            shadows = {
+                operand: self.tangent(operand, lane, type_)
+                for operand, type_ in zip(one.operands, one.types, strict=True)
+                if lane in self.lanes(operand)
+            }
+            copy = Instruction(one.name, one.opcode, one.type, list(one.operands), list(one.types), one.text)
+            copy.replaced(shadows)
+            self.define(one, lane, copy.text.split(" = ", 1)[1])
+
+    def refusal(self, what: str) -> NoDerivativeError:
+        """The error for what has no derivative."""
+        if self._container:
+            what = f"a {self._container}: use an array in its place, such as np.zeros(n)"
+        return NoDerivativeError(f"{self.scalar.name} cannot be differentiated: its result depends on {what}")
+
+
+def suffixed(name: str, suffix: str) -> str:
+    """A name made of another one."""
+    return f'{name[:-1]}{suffix}"' if name.endswith('"') else name + suffix
