@@ -1,5 +1,6 @@
 """Derivatives are those of the branch that is taken: of what is written, not of what its value is there."""
 
+import cmath
 import math
 from collections.abc import Callable
 from typing import Any
@@ -378,3 +379,16 @@ def test_integer_and_boolean_arguments() -> None:
     assert dn.dtype == np.float64
     np.testing.assert_array_equal(dn, [2.0, -1.0, 6.0])
     assert dup is NoTangent()
+
+
+def test_a_complex_variable_of_no_influence_is_no_nan() -> None:
+    def f(x: float) -> float:
+        total = 0j
+        for _ in range(3):
+            total = cmath.sqrt(total) + x
+        return total.real
+
+    x = np.array([0.5, 2.0])
+    h = 1e-6
+    quotient = (np.array([f(a + h) for a in x]) - [f(a - h) for a in x]) / (2 * h)
+    np.testing.assert_allclose(rrule(tmap, f, x)[1](np.ones(2))[2], quotient, rtol=1e-8)

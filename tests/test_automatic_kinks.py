@@ -138,3 +138,10 @@ def test_poles_in_the_middle_of_a_function() -> None:
         assert np.isfinite(y).all()
         expected = derivatives(f, 1.0)
         assert_close([y[1], dx[1]], [expected[0][0], expected[1][0][0]], 0.0, 1e-13)
+
+
+def test_sign_is_flat() -> None:
+    x = np.array([-2.0, -0.0, 0.0, 3.0])
+    y, back = rrule(tmap, lambda x: np.sign(x) + x, x)
+    np.testing.assert_array_equal(y, np.sign(x) + x)
+    np.testing.assert_array_equal(back(np.ones(4))[2], np.ones(4))

@@ -157,3 +157,25 @@ def test_bits_do_not_depend_on_threads() -> None:
              for n, s in ((1, "static"), (2, "dynamic"), (3, "guided"))]  # fmt: skip
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)
+
+
+@pytest.mark.parametrize("residuals", ["save", "recompute"])
+@pytest.mark.parametrize("where", ["x", "dy", "table"])
+def test_cotangents_written_over_what_was_read(where: str, residuals: str) -> None:
+    """The gradient of a captured array is that before ``out`` is written, whatever that is."""
+
+    def expected_and_got(out: bool) -> Any:
+        table, x, dy = np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 2.0]), np.array([1.0, -1.0, 2.0])
+
+        def f(z: float) -> float:
+            total = 0.0
+            for k in range(table.size):
+                total = total * z + table[k]
+            return total
+
+        _, back = rrule(tmap, f, x, residuals=residuals)
+        _, df, dx = back(dy, out=({"x": x, "dy": dy, "table": table}[where],) if out else None)
+        return df.table.copy(), dx.copy()
+
+    for got, expected in zip(expected_and_got(out=True), expected_and_got(out=False), strict=True):
+        np.testing.assert_array_equal(got, expected)

@@ -57,6 +57,11 @@ def derivative(f: Any, argnum: int = 0) -> ScalarFunction:
         raise TypeError(f"argnum must be the number of an argument, 0 to {function.nin - 1}, not {argnum!r:.60}")
     value = function.implementation
     if not isinstance(value, PythonFunction) or not isinstance(function.form, Automatic):
+        if function.nin not in _CALLS:
+            raise TypeError(
+                f"{function.name} takes {function.nin} arguments and has a registered derivative: that of functions of "
+                f"up to {max(_CALLS)} arguments can be differentiated again"
+            )
         made = python_function(_CALLS[function.nin](function))
         assert made is not None
         value = made

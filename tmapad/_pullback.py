@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -296,6 +297,11 @@ class Pull:
 
     def _run(self, dys: dict[int, Array], given: dict[int, Array]) -> dict[int, Any]:
         size = math.prod(self.frame.shape)
+        # Before the others, which may be written to what these read.
+        pulled = {
+            i: pull_array(self.frame, i, to, dys, self.options, keep_terms=self._keeps_terms)
+            for i, to in self.arrays.items()
+        }
         targets = {i: self._target(i, dys, given.get(i), size) for i in self.wanted}
         if size and dys and self.frame.kernel.pairs(self.wanted):
             for batch in batches(targets, size):
@@ -303,10 +309,7 @@ class Pull:
         else:
             for target in targets.values():
                 target.zero()
-        results = {i: target.result() for i, target in targets.items()}
-        for i, to in self.arrays.items():
-            results[i] = pull_array(self.frame, i, to, dys, self.options, keep_terms=self._keeps_terms)
-        return results
+        return pulled | {i: target.result() for i, target in targets.items()}
 
     def _run_batch(self, dys: dict[int, Array], targets: dict[int, Target]) -> None:
         kernel, wanted = self.frame.kernel, tuple(targets)
@@ -321,7 +324,8 @@ class Pull:
             planned = kernel.pull(self.frame.chars, wanted, chars, sinks)
             inputs = [*self.frame.arrays, *dys.values()]
         outputs = [target.array_for(char) for target, char in zip(targets.values(), planned.chars, strict=True)]
-        run(planned, self.frame, inputs, outputs, self.options)
+        frame = self.frame if self.residuals is None else replace(self.frame, captured={})  # it reads none of them
+        run(planned, frame, inputs, outputs, self.options)
         for target in targets.values():
             target.finish(self.options)
 

@@ -102,7 +102,7 @@ class _Parts:
             return self._known[operand, path]
         source = self._definitions.get(operand)
         if source is None:
-            return _constant(operand, type_, path)
+            return constant_part(operand, type_, path)
         if source.opcode == "insertvalue":
             at = source.indices
             if path[: len(at)] == at:
@@ -174,7 +174,8 @@ def leaves(type_: str, path: Path = ()) -> Iterator[Path]:
 
 
 def _suffixed(name: str, suffix: str) -> str:
-    return f'{name[:-1]}.{suffix}"' if name.endswith('"') else f"{name}.{suffix}"
+    # Numba's own names end in numbers, but do not contain this.
+    return f'{name[:-1]}.part.{suffix}"' if name.endswith('"') else f"{name}.part.{suffix}"
 
 
 def _remove(function: Function, names: Container[str]) -> None:
@@ -192,7 +193,7 @@ def _unused_aggregates(function: Function) -> set[str]:
     }
 
 
-def _constant(operand: str, type_: str, path: Path) -> str | None:
+def constant_part(operand: str, type_: str, path: Path) -> str | None:
     """A part of a constant aggregate of this type."""
     for index in path:
         part = members(type_)[index]

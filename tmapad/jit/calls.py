@@ -123,16 +123,16 @@ def _pushed(
     for argument, x in enumerate(xs):
         if not any(lane in t.lanes(part) for part in x.parts):
             continue
-        partial = row.partial(output, argument)
-        if partial is None:
+        slope = row.partial(output, argument)
+        if slope is None:
             raise t.refusal(f"{name}, whose derivative in argument {argument + 1} is not known")
         tangent = Value(x.char, tuple(t.tangent(part, lane, type_) for part in x.parts))
-        if partial.char == "d" and tangent.char == "d":
-            product = Value("d", (t.scaled(partial.parts[0], x.parts[0], lane, type_),))
+        if slope.char == "d" and tangent.char == "d":
+            product = Value("d", (t.scaled(slope.parts[0], x.parts[0], lane, type_),))
         else:
             if row.antiholomorphic and tangent.char == "D":
                 tangent = Value("D", (tangent.parts[0], row.op("fneg", tangent.parts[1])))
-            product = multiply(row, partial, tangent)
+            product = t.kept(x.parts, lane, multiply(row, slope, tangent), type_)
         parts = [*product.parts, real(0.0, type_)][: len(y.parts)]
         total = [row.op("fadd", p, q) for p, q in zip(total, parts, strict=True)] if total else parts
     return total

@@ -4,14 +4,16 @@ A captured number that compiled code must not know is read there by a call witho
 argument of the whole: see `symbols`. So another value needs no other code.
 """
 
+from __future__ import annotations
+
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tmapad._protocol import ArgType
+from tmapad._protocol import ArgType, Registered
 from tmapad.jit.scalar import SCALAR, slots
 
 PREFIX = "tmapad.capture:"
@@ -85,6 +87,34 @@ class CaptureType:
         return self.char in "fdFD"
 
 
+class Place(NamedTuple):
+    """Where a captured variable is read, and by what.
+
+    Attributes
+    ----------
+    kind : str
+        See `references`.
+    holder : int
+        The id of what holds it.
+    key : str
+        Its name there.
+    reader : int or None
+        The id of the registered function by which it is read, 0 for none; None if it does not matter.
+    """
+
+    kind: str
+    holder: int
+    key: str
+    reader: int | None
+
+    def read_by(self, given: Registered) -> Place:
+        """The place, as the function has it that calls a registered one."""
+        return self._replace(reader=id(given)) if self.reader == 0 else self
+
+
+NOWHERE = Place("", 0, "", None)
+
+
 @dataclass(frozen=True)
 class Capture:
     """A captured variable that is an argument of the compiled code.
@@ -97,14 +127,14 @@ class Capture:
     constant : bool
         It is differentiated only if it is asked for by name: globals, what is read from modules, and what only
         registered derivatives read.
-    place : hashable
-        Where it is read: the same for all functions that read it.
+    place : Place
+        Where it is read, and by what.
     """
 
     path: str
     type: CaptureType
     constant: bool = False
-    place: Hashable = field(default=None, compare=False, repr=False)
+    place: Place = field(default=NOWHERE, compare=False, repr=False)
 
     @property
     def chars(self) -> str:

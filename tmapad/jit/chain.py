@@ -7,13 +7,14 @@ derivative was registered with one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tmapad._errors import SignatureError
 from tmapad._protocol import REGISTRY, Given, GivenDerivative, Registered
+from tmapad.jit.captures import Place
 from tmapad.jit.emit import Emitter, real
 from tmapad.jit.given import with_parts
 from tmapad.jit.registered import Callee, Code, code_for
@@ -55,7 +56,7 @@ class Call:
         given: Registered,
         xs: Sequence[Number],
         ys: Sequence[Number],
-        captured: Mapping[Hashable, Sequence[str]],
+        captured: Mapping[Place, Sequence[str]],
         note_status: Callable[[str], None],
     ) -> None:
         self._emitter, self._given, self._xs, self._ys = emitter, given, xs, ys
@@ -111,7 +112,7 @@ class Call:
         operands = [
             part for one, char in zip(arguments, code.inputs, strict=True) for part in self._converted(one, char).parts
         ]
-        operands += [part for capture in code.captures for part in self._captured[capture.place]]
+        operands += [part for capture in code.captures for part in self._captured[capture.place.read_by(self._given)]]
         types = [slot for char in code.inputs + code.captured for slot in slots(char)]
         value = self._emitter.call(code.symbol, code.result, types, operands)
         return self._numbers(code, value)

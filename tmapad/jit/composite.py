@@ -35,6 +35,7 @@ _REAL: dict[Hashable, str] = {
     np.logaddexp2: "logaddexp2:dd->d",
     np.spacing: "spacing:d->d",
     np.cbrt: "cbrt:d->d",
+    np.sign: "sign:d->d",
     math.frexp: "frexp:d->di",
     math.ldexp: "ldexp:di->d",
     np.ldexp: "ldexp:di->d",

@@ -19,6 +19,7 @@ import llvmlite.binding as llvm
 
 from tmapad._errors import NoDerivativeError
 from tmapad.jit.activity import ADDRESSES, REALS
+from tmapad.jit.aggregates import constant_part
 from tmapad.jit.arithmetic import RULES, join
 from tmapad.jit.calls import call
 from tmapad.jit.canonical import canonical
@@ -28,6 +29,7 @@ from tmapad.jit.ir import Instruction, Module, is_constant
 from tmapad.jit.memory import open_window, store
 from tmapad.jit.scalar import REGISTERED, SCALAR, ScalarIR, slots
 from tmapad.jit.tangents import Tangents
+from tmapad.jit.typenames import members
 
 ADDRESS = "q"
 """NumPy's character for an argument that is an address."""
@@ -249,12 +251,14 @@ class _Forward:
             inserted = self.t.definitions[aggregate]
             fields.setdefault(inserted.indices[0], inserted.operands[1])
             aggregate = inserted.operands[0]
+        for number in range(len(members(last.types[0]))):
+            fields.setdefault(number, constant_part(aggregate, last.types[0], (number,)) or "poison")
         return fields, chain
 
     def _return(self) -> None:
         """Return the partial derivatives as well."""
         types = ["i32", *(slot for char in self.scalar.out_chars for slot in slots(char))]
-        results = [(type_, self.fields.get(number, "0")) for number, type_ in enumerate(types)]
+        results = [(type_, self.fields[number]) for number, type_ in enumerate(types)]
         if self.t.raised:
             raised = self.t.emitter.value(f"load i32, ptr {self.t.raised}")
             results[0] = ("i32", self.t.emitter.op("or", "i32", results[0][1], raised))

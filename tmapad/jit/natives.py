@@ -27,7 +27,7 @@ def registered_function(given: Registered, references: References | None) -> Any
     captures = part.captures() if hasattr(part, "captures") else []
     assert references is not None or not captures  # what it reads is read by the function that is compiled
     version = part.fingerprint() if hasattr(part, "fingerprint") else 0
-    return _function(given, version, tuple(references.place_of(one) for one in captures) if references else ())
+    return _function(given, version, tuple(references.place_of(one, given) for one in captures) if references else ())
 
 
 @lru_cache(256)

@@ -24,7 +24,7 @@ import numpy as np
 
 from tmapad._foreign import _FUNCFLAG_PYTHONAPI, _holds_callback
 from tmapad._protocol import REGISTRY, Implementation, Registered, identity
-from tmapad.jit.captures import Capture, capture_type
+from tmapad.jit.captures import Capture, Place, capture_type
 from tmapad.jit.given import is_whole, python_of, with_parts
 from tmapad.jit.raises import bare
 
@@ -38,8 +38,6 @@ GLOBAL, CELL, DEFAULT, MODULE, ATTRIBUTE, ARGUMENT = (
     "bound argument",
 )
 
-_GLOBAL_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_ATTRIBUTE_LOADS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _STABLE_PACKAGES = frozenset({*sys.stdlib_module_names, "llvmlite", "numba", "numpy", "scipy"})
 CONTAINERS = (np.ndarray, np.void, list, dict, set, bytearray, memoryview, array.array)
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: of classes that are not static in C
@@ -113,6 +111,8 @@ class References:
         self._of_packages: list[tuple[str, Registered]] = []  # the same, of modules that stay as they are
         self._packages: dict[int, ModuleType] = {}
         self._in_derivative = False
+        self._reader = 0  # the id of the registered function that reads what is added, if it is one
+        self._visited: set[tuple[int, int]] = set()  # functions, each with what it is called by
         self._done: set[tuple[int, str]] = set()  # attributes that were read, by the ids of what they are of
         self._function = function
         self._captured: list[Reference] = []
@@ -262,10 +262,12 @@ class References:
         return _Address(id(value))
 
     def _visit(self, function: FunctionType, path: str) -> None:
-        if id(function) in self._numbers:
+        if (id(function), self._reader) in self._visited:
             return
-        self._numbers[id(function)] = len(self._functions)
-        self._functions.append((function, function.__code__, function.__defaults__, function.__kwdefaults__))
+        self._visited.add((id(function), self._reader))
+        if id(function) not in self._numbers:
+            self._numbers[id(function)] = len(self._functions)
+            self._functions.append((function, function.__code__, function.__defaults__, function.__kwdefaults__))
         names, attributes = _names(function.__code__)
         self._attributes |= attributes
         added = []
@@ -306,7 +308,9 @@ class References:
     def _add(self, reference: Reference, reader: Any = None) -> Reference:
         reference = self._with_capture(reference)
         self.all.append(reference)
-        self._found[id(reader), reference.kind, reference.key] = reference
+        place = id(reader), reference.kind, reference.key
+        if not self._reader or place not in self._found:
+            self._found[place] = reference
         if reference.capture is not None:
             self._captured += [reference] if reference.capture == len(self._captured) else []
         return reference
@@ -344,11 +348,12 @@ class References:
         self._stands_for[identity(value)] = given
         if id(given) not in self.registered:
             self.registered[id(given)] = given
-            outside = self._in_derivative
+            outside, reader = self._in_derivative, self._reader
+            self._reader = id(given)
             for number, part in enumerate(with_parts(given)):
                 self._in_derivative = outside or number > 0
                 self._read_by(part, f"{path}derivative." if number else path)
-            self._in_derivative = outside
+            self._in_derivative, self._reader = outside, reader
         return True
 
     def _is_itself(self, given: Registered) -> bool:
@@ -384,9 +389,10 @@ class References:
                     self._of_packages.append((f"{module.__name__}.{key}", self._stands_for[identity(value)]))
         return len(self.registered) > before
 
-    def place_of(self, capture: Capture) -> int:
-        """The number of a capture that another function has, which is called as a whole."""
-        return next(number for number, one in enumerate(self.captures) if one.place == capture.place)
+    def place_of(self, capture: Capture, given: Registered) -> int:
+        """The number of a capture that a registered function has, which is called as a whole."""
+        place = capture.place.read_by(given)
+        return next(number for number, one in enumerate(self.captures) if one.place == place)
 
     def _with_capture(self, reference: Reference) -> Reference:
         """Give a number to what compiled code gets as an argument."""
@@ -401,7 +407,9 @@ class References:
             path = f"self.{path}"
         self._paths.add(path)
         constant = self._in_derivative or reference.kind in (GLOBAL, MODULE)
-        self.captures.append(Capture(path, kind, constant, (reference.kind, id(reference.holder), reference.key)))
+        reader = None if reference.kind == GLOBAL else self._reader
+        place = Place(reference.kind, id(reference.holder), reference.key, reader)
+        self.captures.append(Capture(path, kind, constant, place))
         # The value itself is not kept: it may be a large array.
         return replace(reference, path=path, value=MISSING, capture=len(self.captures) - 1)
 
@@ -463,9 +471,12 @@ def _names(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
     names: dict[str, None] = {}
     attributes = set()
     for instruction in _instructions(bare(code)):
-        if instruction.opname in _GLOBAL_LOADS:
+        # By what the interpreter's own table says has a name, so that none is missed that a later version adds.
+        if instruction.opcode not in dis.hasname:
+            continue
+        if "GLOBAL" in instruction.opname or instruction.opname.endswith("_NAME"):
             names[instruction.argval] = None
-        elif instruction.opname in _ATTRIBUTE_LOADS:
+        else:
             attributes.add(instruction.argval)
     return tuple(names), frozenset(attributes)
 

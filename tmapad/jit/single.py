@@ -20,7 +20,7 @@ from tmapad.jit import elementary, registered
 from tmapad.jit.canonical import canonical
 from tmapad.jit.captures import Capture
 from tmapad.jit.composite import in_single
-from tmapad.jit.emit import Emitter, real
+from tmapad.jit.emit import Emitter, new_prefix, real
 from tmapad.jit.ir import Instruction, Module, is_constant, symbol
 from tmapad.jit.scalar import OPAQUE, REGISTERED, SCALAR, ScalarIR, slots
 from tmapad.jit.strength import DOUBLE, FLOAT, Strength, is_struct, value_of
@@ -74,7 +74,8 @@ class _Single:
 
     def __init__(self, module: Module, strength: Strength) -> None:
         self._module, self._function, self._strength = module, module.function, strength
-        self._emitter = Emitter(module, [], prefix="single")
+        self._prefix = new_prefix(str(module))
+        self._emitter = Emitter(module, [], self._prefix)
         self._rounded: set[str] = set()  # weak numbers that meet a strong one
         instructions = list(self._function.instructions())
         self._narrow_names = strength.strong | {one.name for one in instructions if one.type == FLOAT}

@@ -110,10 +110,7 @@ def value_of(constant: str) -> float | None:
     """The value of a real constant as LLVM writes it; None if it has none that is known, such as ``poison``."""
     if constant.startswith("0x"):
         return float(struct.unpack("d", struct.pack("Q", int(constant, 16)))[0])
-    try:
-        return float(constant)
-    except ValueError:
-        return None
+    return None if constant in ("poison", "undef") else float(constant)
 
 
 def _has_single(constant: str) -> bool:

@@ -9,6 +9,7 @@ from tmapad._errors import NoDerivativeError
 from tmapad.jit.activity import REALS, Activity
 from tmapad.jit.emit import Emitter, new_prefix, real
 from tmapad.jit.ir import Instruction, Module, is_constant
+from tmapad.jit.rows import Value
 from tmapad.jit.scalar import ScalarIR
 
 # What Numba calls for containers that are not arrays.
@@ -120,6 +121,16 @@ class Tangents:
         if not self.uncertain(operand, lane):
             return product
         return self.emitter.select(self.depends(operand, lane), type_, product, real(0.0, type_))
+
+    def kept(self, operands: Sequence[str], lane: int, product: Value, type_: str) -> Value:
+        """A product with the tangent of a complex number: 0 where nothing depends, see `scaled`."""
+        if not all(lane not in self.lanes(operand) or self.uncertain(operand, lane) for operand in operands):
+            return product
+        depends, *others = (self.depends(operand, lane) for operand in operands)
+        for other in others:
+            depends = self.emitter.op("or", "i1", depends, other)
+        zero = real(0.0, type_)
+        return product._replace(parts=tuple(self.emitter.select(depends, type_, part, zero) for part in product.parts))
 
     def combine(self, one: Instruction, terms: Sequence[tuple[str, str | None]]) -> None:
         """Sum, on each lane, of the tangents of operands, each times a factor: 1 without one, or "-" for -1."""
