@@ -355,3 +355,38 @@ def test_names() -> None:
     assert (
         repr(python_function(Model().ratio.__func__ and partial(Model().ratio, d=1.0))) == "<PythonFunction ratio(x)>"
     )
+
+
+class _Three:
+    """A data descriptor: it gives 3, whatever is kept under its name."""
+
+    def __get__(self, instance: Any, owner: Any = None) -> float:
+        return 3.0
+
+    def __set__(self, instance: Any, value: float) -> None:
+        instance.__dict__["a"] = value
+
+
+def test_attributes_that_are_computed_are_not_read_raw() -> None:
+    class Described:
+        a = _Three()
+
+        def __init__(self) -> None:
+            self.a = 2.0
+
+        def __call__(self, x: float) -> float:
+            return self.a * x
+
+    class Asked:
+        def __init__(self) -> None:
+            self.a = 2.0
+
+        def __getattribute__(self, name: str) -> Any:
+            return 3.0 if name == "a" else object.__getattribute__(self, name)
+
+        def __call__(self, x: float) -> float:
+            return self.a * x
+
+    for made in (Described(), Asked()):
+        with pytest.raises(TypeError):
+            tmap(made, np.ones(2))

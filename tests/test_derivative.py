@@ -95,6 +95,16 @@ def test_of_what_it_captured() -> None:
     np.testing.assert_array_equal(tmap(df, X), 8.0 * X)
 
 
+def test_numbers_of_arguments() -> None:
+    """An integer of any kind names one."""
+    np.testing.assert_array_equal(tmap(derivative(wave, np.int64(0)), X), tmap(derivative(wave), X))
+    seven = register(lambda a, b, c, d, e, f, g: a * g, derivative=lambda a, b, c, d, e, f, g: (g, 0, 0, 0, 0, 0, a))
+    with pytest.raises(
+        TypeError, match=r"takes 7 arguments and has a registered derivative: that of functions of up to 6"
+    ):
+        derivative(seven)
+
+
 def test_several_results() -> None:
     df = derivative(lambda x: (x * x, 3.0 * x, int(x)))
     first, second = tmap(df, X)

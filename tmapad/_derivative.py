@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tmapad._automatic import Automatic
 from tmapad._find import find
 from tmapad._function import ScalarFunction
@@ -53,7 +55,8 @@ def derivative(f: Any, argnum: int = 0) -> ScalarFunction:
     array([2., 3., 4.])
     """
     function = find(f)
-    if isinstance(argnum, bool) or not isinstance(argnum, int) or not 0 <= argnum < function.nin:
+    is_number = isinstance(argnum, (int, np.integer)) and not isinstance(argnum, bool)
+    if not is_number or not 0 <= argnum < function.nin:
         raise TypeError(f"argnum must be the number of an argument, 0 to {function.nin - 1}, not {argnum!r:.60}")
     value = function.implementation
     if not isinstance(value, PythonFunction) or not isinstance(function.form, Automatic):
@@ -65,7 +68,7 @@ def derivative(f: Any, argnum: int = 0) -> ScalarFunction:
         made = python_function(_CALLS[function.nin](function))
         assert made is not None
         value = made
-    differentiated = value.derivative(argnum)
+    differentiated = value.derivative(int(argnum))
     return ScalarFunction(
         differentiated,
         Automatic(differentiated),

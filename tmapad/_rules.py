@@ -21,13 +21,15 @@ def rrule(f: Callable[..., Any], /, *xs: Any, **keywords: Any) -> tuple[Any, Cal
         `tmap`, or any callable that a rule was registered for. ``rrule(tmap, f, *xs)`` takes the keywords of
         `tmap`, and ``wrt`` and ``residuals``:
     wrt : int, str or tuple of them, optional
-        What to differentiate: positions of the mapped arguments, names of captured ones. Everything else gets
-        ``NoTangent()`` and costs nothing. By default all arguments, and all captured numbers.
+        What to differentiate: positions of the mapped arguments, names of captured variables (``"a"``,
+        ``"helper.a"``, also of globals). Everything else gets ``NoTangent()`` and costs nothing. By default all
+        arguments, and all captured real and complex numbers and arrays of them.
     residuals : {"auto", "save", "recompute"}, optional
         "save" keeps the partial derivatives of the forward pass, "recompute" keeps the inputs. "auto" saves
-        for ``value_and_derivative`` and recomputes otherwise. The bits are the same. If inputs are changed
-        between the passes, saved partials are those of the forward pass, recomputed ones those of the changed
-        inputs.
+        for ``value_and_derivative``, and for automatic derivatives of functions that contain a loop or call C
+        code, and recomputes otherwise. The bits are the same. If inputs are changed between the passes, saved
+        partials are those of the forward pass, recomputed ones those of the changed inputs. Partials in the
+        elements of captured arrays are always recomputed; for "save" from copies of the inputs.
 
     Returns
     -------
@@ -44,6 +46,8 @@ def rrule(f: Callable[..., Any], /, *xs: Any, **keywords: Any) -> tuple[Any, Cal
         If there is no rule for `f`.
     NoDerivativeError
         If the mapped function has no derivative in an argument that is to be differentiated.
+    ValueError
+        If captured arrays of more than 1024 numbers in all would be differentiated, and `wrt` does not name them.
 
     Notes
     -----

@@ -68,8 +68,9 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     Parameters
     ----------
     f : callable or pointer
-        A registered function, a Python or njit function, a ufunc, a C function pointer: see `register`. With
-        ``functools.partial`` numbers are captured, which do not broadcast with the arrays' types.
+        A registered function, a Python or njit function, a method or callable object, a ufunc, a C function
+        pointer: see `register`. What it captured, in a closure or by ``functools.partial``, is the same for all
+        elements.
     *xs : array_like
         Its arguments, which broadcast. Elements are real or complex numbers; integers and bools count as
         float64, unless `f` is a ufunc or names them in ``nondiff``. Python scalars are weak: they do not

@@ -178,10 +178,6 @@ class References:
         fits = all(kind.is_of(value) for value, (_, kind) in zip(values, self._types, strict=True))
         return values if fits else None
 
-    def same_as(self, other: "References") -> bool:
-        """Whether code compiled for `other` is right for this: equal numbers need not be the same object."""
-        return self.tokens() == other.tokens()
-
     def problem(self) -> str | None:
         """What cannot be compiled of it, if anything, as the end of a sentence that begins with the function."""
         for reference in self.all:
@@ -448,7 +444,7 @@ def attribute(holder: Any, name: str) -> Any:
             return found.__get__(holder)
         except AttributeError:
             return MISSING
-    if isinstance(found, property):
+    if hasattr(type(found), "__set__"):  # a property, or what is like one: it has the last word
         return found
     return _namespace(holder).get(name, found)
 
@@ -517,6 +513,8 @@ def is_plain(value: Any) -> bool:
     if value is MISSING or isinstance(value, _VALUES) or python_code_of(value) is not None:
         return False
     if not cls.__flags__ & _HEAP_TYPE or _is_stable(cls.__module__) or hasattr(cls, "_numba_type_"):
+        return False
+    if any("__getattribute__" in vars(one) for one in cls.__mro__[:-1]):  # what that gives is known by asking it only
         return False
     return not callable(value) or python_code_of(attribute(value, "__call__")) is not None
 
