@@ -163,7 +163,7 @@ def turns(x):
         n = (n * 25214903917 + 11) % 65536
     return n
 
-MANY = 600_000_000
+MANY = 1_500_000_000
 expected = turns(MANY % 65536)  # the period
 tmap(turns, np.ones(2))
 """
@@ -190,8 +190,8 @@ over.append(True)
 thread.join()
 print(*counts, (y == expected).all())
 """).split()
-    assert int(handled) >= 3
-    assert int(others) >= 10
+    assert int(handled) >= 2
+    assert int(others) >= 2
     assert right == "True"
 
 

@@ -327,12 +327,12 @@ BY_HAND = [
     (
         "%y = call double @unknown(double %x, double 0.1)",
         "declare double @unknown(double, double)",
-        r"%.* = fpext float %x to double\n.*call double @unknown\(double %single.1, double 1.0+e-01\)\n.*%y = fptrunc",
+        r"%.* = fpext float %x to double\n.*call double @unknown\(double %\.ad1\.1, double 1.0+e-01\)\n.*%y = fptrunc",
     ),
     (
         '%y = call double @"tmapad.registered.1:d->d"(double %x)',
         'declare double @"tmapad.registered.1:d->d"(double)',
-        r"= fptrunc double %single.\d to float",
+        r"= fptrunc double %\.ad1\.\d to float",
     ),
     (
         "%r = call { double, i64 } @unknown(double %x)\n  %y = extractvalue { double, i64 } %r, 0",
@@ -342,7 +342,7 @@ BY_HAND = [
     (
         "%i = call i32 @unknown(double %x)\n  %y = sitofp i32 %i to double",
         "declare i32 @unknown(double)",
-        r"call i32 @unknown\(double %single.1\)\n.*sitofp i32 %i to float",
+        r"call i32 @unknown\(double %\.ad1\.1\)\n.*sitofp i32 %i to float",
     ),
     # Conversions that become none, also of a constant.
     (

@@ -4,11 +4,11 @@ A child inherits locks, but not the threads that hold them: it would wait for ev
 the locks are free, and holds them meanwhile.
 """
 
-import importlib
+import concurrent.futures.thread  # noqa: F401 - see the end
+import logging  # noqa: F401
 import os
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
 from typing import Any
 
 from tmapad.jit.compiling import holds_compiler_lock
@@ -24,7 +24,6 @@ def importing() -> AbstractContextManager[Any]:
 
     Who holds Numba's lock holds what comes after this one, and keeps others from forking by that.
     """
-    _watch()
     return nullcontext() if holds_compiler_lock() else _imports
 
 
@@ -46,14 +45,8 @@ def _after() -> None:
         _held.pop().__exit__(None, None, None)
 
 
-@cache
-def _watch() -> None:
-    """Register the hooks, once.
-
-    Hooks run in the reverse order of their registration. Numba imports logging and concurrent.futures, which have locks
-    and hooks of their own, while it holds its lock: imported before this, theirs are taken after ours, as there.
-    """
-    for module in ("logging", "concurrent.futures.thread"):
-        importlib.import_module(module)
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+# Hooks run in the reverse order of their registration. Numba imports logging and concurrent.futures, which have locks
+# and hooks of their own, while it holds its lock: imported before this, theirs are taken after ours, as there. All of
+# this is done on import, since a hook that is registered while another thread forks runs after the fork, not before.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
