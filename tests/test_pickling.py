@@ -17,6 +17,9 @@ from scipy import special
 import tmapad
 from tmapad import from_cython, register, rrule, tmap
 
+# pickle looks for a ufunc in every module, and asks those that NumPy deprecated as well, if somebody imported them.
+pytestmark = pytest.mark.filterwarnings("ignore:numpy.core is deprecated:DeprecationWarning")
+
 X = np.array([1.0, 2.0])
 
 
