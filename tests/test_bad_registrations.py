@@ -103,7 +103,7 @@ def test_bad_registrations_of_writers() -> None:
 # Of Python functions only compiling tells how many numbers they give, and of which type.
 COMPILED: list[tuple[Any, dict[str, Any], type, str]] = [
     (line, {"derivative": lambda a, x: (x, a, x)}, SignatureError,
-     "the derivative <lambda> of line returns 3 numbers, not one for each of 2 arguments"),
+     "the derivative <lambda> of line returns 3 numbers, not one for each of 2|gives 3 numbers; give a tuple of 2"),
     (line, {"derivative": lambda a, x: x}, SignatureError,
      "of line returns 1 number.*, not one for each of 2|gives 1 number; give a tuple of 2"),
     (math.fabs, {}, TypeError, "f is the builtin math.fabs"),
