@@ -12,7 +12,7 @@ from test_process import needs_fork, run_python
 from tmapad import _core
 
 pytestmark = needs_timer
-LATEST = 1.5  # s, against 0.3 that is promised: a loop that does not look takes for ever
+LATEST = 1.0  # s, against 0.3 that is promised: a loop that does not look takes for ever
 needs_openmp = pytest.mark.skipif(not _core.openmp_enabled(), reason="built without OpenMP")
 
 HALVES = """
@@ -150,7 +150,7 @@ for threads in (None, 1, 2):
     child = os.fork()
     if child == 0:
         late = seconds["{kind}"](lambda: tmap(halves, bad, num_threads=threads))
-        os._exit(0 if late is not None and late < 1.5 and works() else 1)
+        os._exit(0 if late is not None and late < 1.0 and works() else 1)
     assert os.waitpid(child, 0)[1] == 0, threads
 """)
 
@@ -190,8 +190,8 @@ over.append(True)
 thread.join()
 print(*counts, (y == expected).all())
 """).split()
-    assert int(handled) >= 2
-    assert int(others) >= 2
+    assert int(handled) >= 3
+    assert int(others) >= 10
     assert right == "True"
 
 
@@ -208,7 +208,7 @@ running = not results
 thread.join()
 print(late, running, (results[0] == expected).all())
 """).split()
-    assert float(late) < LATEST
+    assert float(late) < 0.5
     assert (running, right) == ("True", "True")
 
 

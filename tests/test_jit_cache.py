@@ -377,13 +377,14 @@ def test_an_unsafe_directory_that_nobody_named_is_not_warned_of(
 @posix
 def test_safe_ways_to_it(directory: Path) -> None:
     """Through links of one's own, and in a sticky directory, where others can only add."""
-    (directory.parent / "shared").mkdir()
-    (directory.parent / "shared").chmod(0o1777)
-    (directory.parent / "shared/real").mkdir(0o700)
-    directory.symlink_to(directory.parent / "shared/../shared/real")
+    sticky = directory.parent / "sticky"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    (sticky / "real").mkdir(0o700)
+    directory.symlink_to(sticky / ".." / "sticky" / "real")
     cache.store(KEY, RECORD)
     assert cache.load(KEY) == RECORD
-    assert entry(directory.parent / "shared/real").exists()
+    assert entry(sticky / "real").exists()
 
 
 def test_show_versions_tells(directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

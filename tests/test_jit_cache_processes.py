@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from run_loop import run
 
+import tmapad
 from tmapad.jit import PythonFunction, cache, frontend, keys, python_function
 from tmapad.jit.cache import Record
 
@@ -146,7 +147,10 @@ def test_importing_tmapad_imports_nothing_slow(folder: Path) -> None:
     )
     imported = set(python(folder, code))
     assert "tmapad.jit.keys" in imported
-    assert imported.isdisjoint({"numba", "llvmlite", "scipy", "importlib.metadata", "numpy.ma", "difflib"})
+    slow = {"numba", "llvmlite", "scipy", "importlib.metadata", "numpy.ma", "difflib", "hashlib"}
+    if Path(tmapad.__path__[0]).parent != Path(__file__).parent.parent:
+        slow.remove("hashlib")  # a source tree that hands over to the installed package compares digests
+    assert imported.isdisjoint(slow)
 
 
 def test_that_can_fail(folder: Path, first: Any) -> None:

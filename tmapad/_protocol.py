@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from types import MethodType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -67,7 +68,7 @@ class Given(NamedTuple):
     total: int
 
 
-class GivenDerivative:
+class GivenDerivative(ABC):
     """A derivative that a user gave: functions that return partial derivatives.
 
     Attributes
@@ -79,17 +80,17 @@ class GivenDerivative:
     takes_output = False
 
     @property
+    @abstractmethod
     def parts(self) -> Iterable[Implementation]:
         """The functions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def known(self, output: int, argument: int) -> Known:
         """Whether there is a partial, none by the user's word ("none"), or none that is known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def given(self, output: int, argument: int, nin: int, nout: int) -> Given:
         """What gives a partial that is known, of a function of `nin` arguments with `nout` outputs."""
-        raise NotImplementedError
 
 
 class Registered:
