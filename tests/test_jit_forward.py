@@ -27,6 +27,7 @@ declare { double, double } @"tmapad.exp:D->D"(double, double)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare double @unknown(double)
+declare ptr @somewhere()
 declare void @sink(ptr)
 declare void @writes(double, ptr)
 @table = internal constant [3 x double] [double 1.0, double 2.0, double 4.0]
@@ -54,6 +55,41 @@ def compiled(ir: ScalarIR) -> Loop:
 
 # Bodies, arguments, and the value and the partial derivatives there.
 BODIES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
+    "an index beside numbers": (
+        """
+  %m = alloca { i64, [3 x double] }
+  %place = getelementptr { i64, [3 x double] }, ptr %m, i32 0, i32 1, i64 2
+  store double %x, ptr %place
+  store i64 2, ptr %m
+  %i = load i64, ptr %m
+  %again = getelementptr { i64, [3 x double] }, ptr %m, i32 0, i32 1, i64 %i
+  %a = load double, ptr %again
+  %r = fmul double %a, %y""",
+        (3.0, 2.0),
+        (6.0, 2.0, 3.0),
+    ),
+    "a table or another": (
+        """
+  %m = alloca double
+  store double %x, ptr %m
+  %i = fptosi double %y to i64
+  %p = getelementptr [3 x double], ptr @table, i64 0, i64 %i
+  %a = load double, ptr %p
+  %b = load double, ptr %m
+  %r = fmul double %a, %b""",
+        (3.0, 2.0),
+        (12.0, 4.0, 0.0),
+    ),
+    "a sign as a number": (
+        """
+  %b = bitcast double %x to i64
+  %s = lshr i64 %b, 63
+  %t = uitofp i64 %s to double
+  %u = fmul double %t, %y
+  %r = fadd double %u, %x""",
+        (-3.0, 2.0),
+        (-1.0, 1.0, 1.0),
+    ),
     "arithmetic": (
         """
   %a = fmul double %x, %y
@@ -299,6 +335,70 @@ REFUSED: dict[str, tuple[str, str]] = {
   %a = load double, ptr %m
   %r = fadd double %a, %x""",
         "a call of writes",
+    ),
+    "memory that is not known": (
+        """
+  %m = alloca double
+  store double %x, ptr %m
+  %p = call ptr @somewhere()
+  %a = load double, ptr %p
+  %b = load double, ptr %m
+  %r = fadd double %a, %b""",
+        "memory of which is not known what it is",
+    ),
+    "a copy of what is not known": (
+        """
+  %m = alloca [2 x double]
+  store double %x, ptr %m
+  %n = alloca double
+  %p = call ptr @somewhere()
+  call void @llvm.memcpy.p0.p0.i64(ptr %n, ptr %p, i64 8, i1 false)
+  %a = load double, ptr %n
+  %b = load double, ptr %m
+  %r = fadd double %a, %b""",
+        "memory of which is not known what it is",
+    ),
+    "its own memory or other": (
+        """
+  %m = alloca double
+  store double %x, ptr %m
+  %c = fcmp ogt double %x, 0.0
+  %p = select i1 %c, ptr %m, ptr @slot
+  %r = load double, ptr %p""",
+        "an address that may be of memory with and without derivatives",
+    ),
+    "bits in memory": (
+        """
+  %b = bitcast double %x to i64
+  %c = and i64 %b, -2
+  %m = alloca i64
+  %n = alloca i64
+  store i64 %c, ptr %m
+  call void @llvm.memcpy.p0.p0.i64(ptr %n, ptr %m, i64 8, i1 false)
+  %r = load double, ptr %n""",
+        "arithmetic on the bits of a number",
+    ),
+    "bits in memory, as an integer": (
+        """
+  %b = bitcast double %x to i64
+  %c = and i64 %b, -2
+  %m = alloca i64
+  store i64 %c, ptr %m
+  %d = load i64, ptr %m
+  %r = bitcast i64 %d to double""",
+        "arithmetic on the bits of a number",
+    ),
+    "bits in memory that is not its own": (
+        """
+  %b = bitcast double %x to i64
+  %c = and i64 %b, -2
+  store i64 %c, ptr @slot
+  %r = load double, ptr @slot""",
+        "a number written to memory that is not the function's own",
+    ),
+    "bits as an integer": (
+        "  %b = bitcast double %x to i64\n  %r = sitofp i64 %b to double",
+        "arithmetic on the bits of a number",
     ),
     "vectors": (
         """

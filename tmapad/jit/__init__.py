@@ -25,6 +25,7 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `registered`       the functions called, in LLVM IR
 `chain`            their derivatives: what was registered
 `errors`           what Numba cannot compile, in one sentence
+`lines`            where in the source instructions come from
 `scalar`           the scalar IR, which is what the stages have in common
 `canonical`        its form: one function, in registers, nothing changed on account of its value
 `aggregates`       structs taken apart for that

@@ -17,6 +17,9 @@ from tmapad.jit.ir import Function, Instruction, is_constant
 from tmapad.jit.scalar import OPAQUE, REGISTERED
 
 REALS = ("double", "float")
+NOWHERE = ("null", "undef", "poison")
+"""Addresses of no memory at all."""
+
 ALLOCATORS = frozenset(
     {"NRT_MemInfo_alloc_aligned", "NRT_MemInfo_alloc_safe_aligned", "NRT_MemInfo_alloc", "NRT_Allocate"}
 )
@@ -49,6 +52,11 @@ def is_flat(one: Instruction) -> bool:
     return intrinsic(one.callee) in _STEPS
 
 
+def _is_sign(one: Instruction) -> bool:
+    """Whether an instruction leaves nothing of an integer but its highest bit."""
+    return one.opcode == "lshr" and one.operands[1] == str(int(one.type[1:]) - 1)
+
+
 class Activity:
     """The lanes of every value of a function, and of the memory it uses.
 
@@ -58,6 +66,8 @@ class Activity:
     seeds : mapping
         For arguments, by name, the lanes on which they are perturbed; for an address those on which there are shadows
         of the memory there.
+    addresses : iterable of str
+        The arguments that are addresses.
 
     Attributes
     ----------
@@ -70,14 +80,15 @@ class Activity:
         Integers that were computed from the bits of a number with a tangent.
     """
 
-    def __init__(self, function: Function, seeds: Mapping[str, int]) -> None:
+    def __init__(self, function: Function, seeds: Mapping[str, int], addresses: Iterable[str]) -> None:
         self.lanes: dict[str, int] = defaultdict(int, seeds)
         self.uncertain: dict[str, int] = defaultdict(int)
         self.mangled: set[str] = set()
-        addresses = [name for type_, name in function.arguments if type_ not in REALS and name in seeds]
         self._sites: dict[str, frozenset[str]] = {name: frozenset({name}) for name in addresses}
         self._held: dict[str, frozenset[str]] = {}  # what pointers in a site may point to
-        self._of_site: dict[str, int] = defaultdict(int, {name: seeds[name] for name in addresses})
+        self._of_site: dict[str, int] = defaultdict(int, {name: seeds.get(name, 0) for name in self._sites})
+        self._numbers = self._of_site.copy()  # the lanes of the numbers in a site: there may be shadows for pointers
+        self._mangled_sites: set[str] = set()
         instructions = list(function.instructions())
         for update in (self._update, self._doubt, self._mangle):
             while sum(map(update, instructions)):  # all of them, each time
@@ -87,9 +98,21 @@ class Activity:
         """The lanes on which the memory at this address has shadows."""
         return self._union(self._of_site, self._sites.get(pointer, ()))
 
+    def _of_numbers(self, pointer: str) -> int:
+        return self._union(self._numbers, self._sites.get(pointer, ()))
+
     def is_known(self, pointer: str) -> bool:
         """Whether it is known where an address points to."""
         return bool(self._sites.get(pointer))
+
+    def holds_mangled(self, pointer: str) -> bool:
+        """Whether integers that are `mangled` may be in the memory at this address."""
+        return not self._mangled_sites.isdisjoint(self._sites.get(pointer, ()))
+
+    @property
+    def has_shadows(self) -> bool:
+        """Whether any memory has."""
+        return any(self._of_site.values())
 
     @staticmethod
     def _union(lanes: Mapping[str, int], names: Iterable[str]) -> int:
@@ -102,10 +125,11 @@ class Activity:
         """Take account of one instruction; whether that told anything new."""
         if one.opcode == "store":
             value, pointer = one.operands
-            return self._put(pointer, self.lanes.get(value, 0), self._sites.get(value, frozenset()))
+            targets, lanes = self._sites.get(value, frozenset()), self.lanes.get(value, 0)
+            return self._put(pointer, lanes, 0 if targets else lanes, targets)
         if one.callee.startswith(COPIES):
             target, source = one.operands[:2]
-            return self._put(target, self.of_memory(source), self._content(source))
+            return self._put(target, self.of_memory(source), self._of_numbers(source), self._content(source))
         if not one.name:
             return False
         targets = self._targets(one)
@@ -120,10 +144,11 @@ class Activity:
             new = True
         return new
 
-    def _put(self, pointer: str, lanes: int, targets: frozenset[str]) -> bool:
-        """Values with these lanes, or pointers to these sites, are written there."""
+    def _put(self, pointer: str, lanes: int, numbers: int, targets: frozenset[str]) -> bool:
+        """Values with these lanes are written there, among them numbers with those, or pointers to these sites."""
         sites = self._sites.get(pointer, frozenset())
         new = self._mark(sites, lanes)
+        new |= self._mark(sites, numbers, self._numbers)
         for site in sites:
             if not targets <= self._held.get(site, frozenset()):
                 self._held[site] = self._held.get(site, frozenset()) | targets
@@ -131,11 +156,12 @@ class Activity:
         # The shadow of a pointer in memory with shadows must point to a shadow.
         return self._mark(targets, self._union(self._of_site, sites)) or new
 
-    def _mark(self, sites: Iterable[str], lanes: int) -> bool:
+    def _mark(self, sites: Iterable[str], lanes: int, of_site: dict[str, int] | None = None) -> bool:
+        of_site = self._of_site if of_site is None else of_site
         new = False
         for site in sites:
-            if lanes & ~self._of_site[site]:
-                self._of_site[site] |= lanes
+            if lanes & ~of_site[site]:
+                of_site[site] |= lanes
                 new = True
         return new
 
@@ -152,14 +178,15 @@ class Activity:
             # The descriptor of an allocation holds the address of its data: both are one site.
             return self._sites.get(one.operands[0], frozenset()) | self._content(one.operands[0])
         if one.opcode in ADDRESSES or one.opcode in ("phi", "select"):
-            return frozenset().union(*(self._sites.get(operand, frozenset()) for operand in one.operands))
+            globals_ = frozenset(operand for operand in one.operands if "@" in operand and is_constant(operand))
+            return globals_.union(*(self._sites.get(operand, frozenset()) for operand in one.operands))
         return frozenset()
 
     def _lanes(self, one: Instruction) -> int:
         if self._sites.get(one.name):
             return self.of_memory(one.name)
         if one.opcode == "load":
-            return self.of_memory(one.operands[0])
+            return self._of_numbers(one.operands[0])
         if one.opcode == "extractvalue" and one.type.startswith("i"):
             return 0  # of what a call gives
         if one.opcode in ("phi", "extractvalue") or (one.opcode in _ARITHMETIC and one.types[0] != "ptr"):
@@ -191,9 +218,20 @@ class Activity:
         return bool(new)
 
     def _mangle(self, one: Instruction) -> bool:
+        if one.opcode == "store" or one.callee.startswith(COPIES):
+            value, pointer = one.operands[:2] if one.opcode == "store" else one.operands[1::-1]
+            if value not in self.mangled and (one.opcode == "store" or not self.holds_mangled(value)):
+                return False
+            new = self._sites.get(pointer, frozenset()) - self._mangled_sites
+            self._mangled_sites |= new
+            return bool(new)
+        if one.opcode == "load" and one.type not in (*REALS, "ptr") and one.name not in self.mangled:
+            if bad := self.holds_mangled(one.operands[0]):
+                self.mangled.add(one.name)
+            return bad
         if one.name in self.mangled or one.opcode not in _INTEGER or one.type in (*REALS, "ptr"):
             return False
-        if self.lanes.get(one.name):  # passed on as it is
+        if self.lanes.get(one.name) or _is_sign(one):  # passed on as it is, or a step
             return False
         bad = any(
             operand in self.mangled or (self.lanes.get(operand) and not self._sites.get(operand))

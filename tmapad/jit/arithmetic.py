@@ -87,10 +87,6 @@ def _remainder(t: Tangents, one: Instruction) -> None:
     by_row(t, one, "fmod", "dd->d")
 
 
-def _load(t: Tangents, one: Instruction) -> None:
-    t.repeat(one)
-
-
 RULES: dict[str, Callable[[Tangents, Instruction], None]] = {
     "alloca": on_stack,
     "extractvalue": _extract,
@@ -103,6 +99,5 @@ RULES: dict[str, Callable[[Tangents, Instruction], None]] = {
     "freeze": _freeze,
     "frem": _remainder,
     "fsub": _subtract,
-    "load": _load,
     "select": _select,
 }

@@ -172,6 +172,13 @@ def all_symbols(captures: Sequence[Capture]) -> Iterator[tuple[str, str]]:
         yield from symbols(number, capture.type)
 
 
+def addresses(captures: Sequence[Capture]) -> Iterator[str]:
+    """Those of the symbols that stand for addresses of arrays."""
+    for number, capture in enumerate(captures):
+        if capture.type.ndim is not None:
+            yield symbols(number, capture.type)[0][0]
+
+
 def as_arguments(llvm: str, captures: Sequence[Capture], function: str) -> str:
     """Replace the calls that read captures by the arguments of ``@scalar`` that are called like them.
 

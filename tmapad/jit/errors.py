@@ -20,15 +20,15 @@ def compile_error(function: FunctionType, error: Exception) -> TypeError:
     caller raises it from `error`, which has the rest.
     """
     page = _COLOURS.sub("", str(error))
-    where = source_line(function, _line_number(function, error, page))
+    where = source_line(function.__code__.co_filename, _line_number(function, error, page))
     return TypeError(f"cannot compile {function.__name__}: {_reason(page) or type(error).__name__}{where}")
 
 
-def source_line(function: FunctionType, number: int | None) -> str:
-    """Line `number` of the file `function` is from, to end a message with; empty if there is none."""
+def source_line(filename: str, number: int | None) -> str:
+    """Line `number` of a file, to end a message with; empty if there is none."""
     if number is None:
         return ""
-    text = linecache.getline(function.__code__.co_filename, number).strip()
+    text = linecache.getline(filename, number).strip()
     return f" (line {number}: `{text}`)" if text else f" (line {number})"
 
 

@@ -26,7 +26,7 @@ from tmapad.jit.canonical import canonical
 from tmapad.jit.elementary import define
 from tmapad.jit.emit import Emitter, new_prefix, real
 from tmapad.jit.ir import Instruction, Module, is_constant
-from tmapad.jit.memory import open_window, store
+from tmapad.jit.memory import MANGLED, load, open_window, store
 from tmapad.jit.scalar import REGISTERED, SCALAR, ScalarIR, slots
 from tmapad.jit.tangents import Tangents
 from tmapad.jit.typenames import members
@@ -40,6 +40,7 @@ _FLAT = frozenset(
     | {"add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "trunc", "zext", "sext"}
     | {"sdiv", "udiv", "srem", "urem", "sitofp", "uitofp"}
 )
+_FROM_BITS = frozenset({"bitcast", "sitofp", "uitofp"})
 
 
 class Window(NamedTuple):
@@ -196,6 +197,7 @@ class _Forward:
             phis = block.phis
             lines += [one.text for one in phis]
             for one in phis:
+                self.t.now = one
                 self.t.note_dependence(one)
                 join(self.t, one)
             for one in block.instructions[len(phis) :]:
@@ -203,6 +205,7 @@ class _Forward:
                     self._return()
                     continue
                 lines.append(one.text)
+                self.t.now = one
                 self.t.note_dependence(one)
                 self._differentiate(one)
             block.instructions = [Instruction("", "", "", [], [], line) for line in lines]
@@ -220,6 +223,8 @@ class _Forward:
         t = self.t
         if one.opcode == "store":
             store(t, one)
+        elif one.opcode == "load":
+            load(t, one)
         elif one.opcode == "call":
             call(t, one)
         elif t.lanes(one.name):
@@ -233,12 +238,16 @@ class _Forward:
                 RULES[one.opcode](t, one)
             else:
                 raise t.refusal(f"the instruction {one.opcode!r}")
-        elif one.opcode == "bitcast" and one.type in REALS and one.operands[0] in t.activity.mangled:
-            raise t.refusal("arithmetic on the bits of a number")
+        elif one.opcode in _FROM_BITS and one.type in REALS and self._is_of_bits(one.operands[0]):
+            raise t.refusal(MANGLED)
         elif one.opcode == "extractvalue" and one.type.startswith("i"):
             pass  # an integer that a call gives
         elif one.opcode not in _FLAT and one.name not in self.returned and any(map(t.lanes, one.operands)):
             raise t.refusal(f"the instruction {one.opcode!r}")
+
+    def _is_of_bits(self, operand: str) -> bool:
+        """Whether an integer is made of the bits of a number with a tangent."""
+        return operand in self.t.activity.mangled or bool(self.t.lanes(operand))
 
     def _results_returned(self) -> tuple[dict[int, str], set[str]]:
         """What is returned, by the number of the field, and the instructions that put it together."""

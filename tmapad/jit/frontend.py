@@ -22,8 +22,10 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from tmapad.jit import elementary
 from tmapad.jit.canonical import canonical
 from tmapad.jit.captures import Capture, all_symbols, as_arguments
-from tmapad.jit.errors import compile_error
+from tmapad.jit.errors import compile_error, source_line
 from tmapad.jit.forks import hold_over_forks
+from tmapad.jit.ir import Module
+from tmapad.jit.lines import places
 from tmapad.jit.pipeline import Helpers
 from tmapad.jit.references import References
 from tmapad.jit.scalar import SCALAR, ScalarIR, always_inline, function_type, slots
@@ -83,6 +85,7 @@ def scalar_ir(
     out_char: str | None = None,
     opaque: bool = True,
     references: References | None = None,
+    marks: bool = False,
 ) -> ScalarIR:
     """Compile a Python function for numbers of given types, as far as LLVM IR.
 
@@ -100,6 +103,8 @@ def scalar_ir(
         Whether elementary functions are calls, as `elementary` says, of which a derivative can be taken.
     references : References, optional
         What the function reads. Its captures become arguments, after the others; without it they are constants.
+    marks : bool
+        Whether the instructions tell which lines they come from, for messages: see `lines`.
 
     Raises
     ------
@@ -111,7 +116,7 @@ def scalar_ir(
     return_type = None if out_char is None else from_dtype(np.dtype(out_char))
     in_chars = "".join(argument for argument in arguments if isinstance(argument, str))
     with _settings():
-        helpers = Helpers(_options(division), opaque=opaque, references=references)
+        helpers = Helpers(_options(division), opaque=opaque, references=references, marks=marks)
         in_types = tuple(_argument_type(argument, helpers) for argument in arguments)
         try:
             compiled = _compile(function, in_types, return_type, helpers)
@@ -123,7 +128,18 @@ def scalar_ir(
         module = _linked(compiled, _wrapper(compiled, in_types, in_chars, captures, out_chars), helpers)
     llvm_text = as_arguments(_NO_COUNT.sub("", str(canonical(module))), captures, function.__name__)
     module = llvm.parse_assembly(llvm_text)
-    _check_calls(function, module)
+    if (refused := _refused_call(module)) is not None:
+        if not marks:  # once more, to tell the line
+            return scalar_ir(
+                function,
+                arguments,
+                division=division,
+                out_char=out_char,
+                opaque=opaque,
+                references=references,
+                marks=True,
+            )
+        raise TypeError(f"{function.__name__} cannot be mapped: {_REFUSED[refused]}{_where_called(llvm_text, refused)}")
     in_chars += "".join(capture.chars for capture in captures)
     return ScalarIR(function.__name__, llvm_text, in_chars, out_chars, _can_raise(module), captures)
 
@@ -297,10 +313,17 @@ def _linked(compiled: Any, wrapper: Any, helpers: Helpers) -> Any:
     return module
 
 
-def _check_calls(function: FunctionType, module: Any) -> None:
-    for called in module.functions:
-        if called.is_declaration and (reason := _REFUSED.get(called.name)):
-            raise TypeError(f"{function.__name__} cannot be mapped: {reason}")
+def _refused_call(module: Any) -> str | None:
+    names = [called.name for called in module.functions if called.is_declaration]
+    return next((name for name in names if name in _REFUSED), None)
+
+
+def _where_called(llvm_text: str, name: str) -> str:
+    """The line, to end a message with, where a function is called; empty if it is not called from ``@scalar``."""
+    function = Module.read(llvm_text, SCALAR).function
+    known = places(function)
+    calls = (known.get(id(one)) for one in function.instructions() if one.callee == name)
+    return source_line(*next((place for place in calls if place is not None), ("", None)))
 
 
 def _can_raise(module: Any) -> bool:

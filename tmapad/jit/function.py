@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from tmapad._core import LARGEST_LOOP, Loop
+from tmapad._errors import NoDerivativeError
 from tmapad._protocol import ArgType, Registered
 from tmapad.jit import arguments, cache, keys
 from tmapad.jit.captures import Capture
@@ -367,19 +368,18 @@ class PythonFunction:
         )
 
     def _compile(self, variant: _Variant, state: _State) -> cache.Record:
-        # They need llvmlite, which comes with Numba.
-        from tmapad.jit import forward, loop
+        from tmapad.jit import loop  # it needs llvmlite, which comes with Numba
 
-        scalar = self._scalar(variant.chars, state)
-        takes_long = scalar.takes_long
-        if variant.wrt or variant.window:
-            window = None if variant.window is None else forward.Window(*variant.window)
-            scalar = forward.forward(scalar, variant.wrt, window)
+        try:
+            value = self._scalar(variant.chars, state)
+            scalar = self._differentiated(value, variant)
+        except NoDerivativeError as error:
+            raise self._with_line(error, variant, state) from None
         compiled = loop.loop_code(scalar)
         header = {
             "types": f"{scalar.in_chars}->{scalar.out_chars}",
             "can_fail": compiled.can_fail,
-            "takes_long": takes_long,
+            "takes_long": value.takes_long,
             "address": holds_address(scalar.llvm),
         }
         return cache.Record(header, compiled.code)
@@ -387,30 +387,51 @@ class PythonFunction:
     def _scalar(self, chars: str, state: _State) -> ScalarIR:
         scalars = state.compiled.scalars
         if chars not in scalars:
-            from tmapad.jit import forward, frontend, registered, single
-
-            if problem := state.references.problem():
-                raise TypeError(f"{self.name} {problem}")
-            double = chars if self._declared else chars.translate(arguments.IN_DOUBLE)
-            scalar = frontend.scalar_ir(
-                self._function,
-                self._arguments(double, state.references),
-                division=self._division,
-                out_char=self._result or None,
-                references=state.references,
-            )
-            if double != chars and not state.references.name_double():
-                scalar = single.single(scalar, chars) or scalar
-            if double == scalar.in_chars[: len(chars)] and (narrow := registered.narrowed(scalar.llvm)):
-                raise TypeError(
-                    f"{self.name} calls {narrow.name} with float64, but its numbers are float32, and arguments are "
-                    "converted only to a type that holds them without loss: convert them by np.float32 first"
-                )
-            for argument in self._orders:
-                scalar = forward.derivative(scalar, argument)
-            scalars[chars] = scalar
+            scalars[chars] = self._new_scalar(chars, state.references)
         # What is read in other places may have been compiled for another function that is like this one.
         return replace(scalars[chars], captures=tuple(state.references.captures))
+
+    def _new_scalar(self, chars: str, references: References, *, marks: bool = False) -> ScalarIR:
+        from tmapad.jit import forward, frontend, registered, single
+
+        if problem := references.problem():
+            raise TypeError(f"{self.name} {problem}")
+        double = chars if self._declared else chars.translate(arguments.IN_DOUBLE)
+        scalar = frontend.scalar_ir(
+            self._function,
+            self._arguments(double, references),
+            division=self._division,
+            out_char=self._result or None,
+            references=references,
+            marks=marks,
+        )
+        if double != chars and not references.name_double():
+            scalar = single.single(scalar, chars) or scalar
+        if double == scalar.in_chars[: len(chars)] and (narrow := registered.narrowed(scalar.llvm)):
+            raise TypeError(
+                f"{self.name} calls {narrow.name} with float64, but its numbers are float32, and arguments are "
+                "converted only to a type that holds them without loss: convert them by np.float32 first"
+            )
+        for argument in self._orders:
+            scalar = forward.derivative(scalar, argument)
+        return scalar
+
+    @staticmethod
+    def _differentiated(scalar: ScalarIR, variant: _Variant) -> ScalarIR:
+        from tmapad.jit import forward
+
+        if not variant.wrt and not variant.window:
+            return scalar
+        window = None if variant.window is None else forward.Window(*variant.window)
+        return forward.forward(scalar, variant.wrt, window)
+
+    def _with_line(self, error: NoDerivativeError, variant: _Variant, state: _State) -> NoDerivativeError:
+        """Find which line has no derivative: for that it is compiled again."""
+        try:
+            self._differentiated(self._new_scalar(variant.chars, state.references, marks=True), variant)
+        except NoDerivativeError as with_line:
+            return with_line
+        return error
 
     def _arguments(self, chars: str, references: References) -> list[Any]:
         """What each parameter of the function is, for the front end."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tmapad.jit.ir import Instruction
+from tmapad.jit.activity import NOWHERE, REALS
+from tmapad.jit.ir import Instruction, is_constant
 from tmapad.jit.parse import typed
 from tmapad.jit.tangents import Tangents, suffixed
 from tmapad.jit.typenames import split
@@ -13,6 +14,8 @@ COUNTED = frozenset({"NRT_incref", "NRT_decref", "NRT_Free"})
 """What counts references to memory, or frees it: done with memory is done with its shadows too."""
 
 FILL = "llvm.memset."
+
+MANGLED = "arithmetic on the bits of a number"
 
 _DESCRIPTOR = "{ i64, ptr, ptr, ptr, i64 }"  # of an allocation of Numba's run time: the data is the fourth field
 _EMPTY = "tmapad.no_allocation"
@@ -44,12 +47,10 @@ def store(t: Tangents, one: Instruction) -> None:
     """Store tangents into the shadows; zeros beside what has none."""
     value, pointer = one.operands
     lanes = t.lanes(value)
-    if lanes and not t.activity.is_known(pointer):
+    if (lanes or value in t.activity.mangled) and not t.activity.is_known(pointer):
         raise t.refusal("a number written to memory that is not the function's own")
-    if value in t.activity.mangled and t.activity.of_memory(pointer):
-        raise t.refusal("arithmetic on the bits of a number")
     for lane in t.lanes(pointer):
-        if one.types[0] == "ptr" and lane not in lanes and value not in ("null", "undef", "poison"):
+        if one.types[0] == "ptr" and lane not in lanes and value not in NOWHERE:
             raise t.refusal("the address of memory without derivatives among numbers with derivatives")
         tangent = t.tangent(value, lane, one.types[0])
         t.emitter.line(f"store {one.types[0]} {tangent}, ptr {t.tangent(pointer, lane, 'ptr')}")
@@ -85,10 +86,26 @@ def allocate(t: Tangents, one: Instruction) -> None:
     t.emitter.line(f"{one.name} = select i1 {there}, ptr {own}, ptr null")
 
 
+def load(t: Tangents, one: Instruction) -> None:
+    """Load tangents from the shadows."""
+    (pointer,) = one.operands
+    check_source(t, pointer)
+    if one.type in REALS and t.activity.holds_mangled(pointer):
+        raise t.refusal(MANGLED)
+    t.repeat(one)
+
+
+def check_source(t: Tangents, pointer: str) -> None:
+    """Refuse to read what may be any memory of the function, where some of that has shadows."""
+    if not (is_constant(pointer) or t.activity.is_known(pointer)) and t.activity.has_shadows:
+        raise t.refusal("memory of which is not known what it is")
+
+
 def copy(t: Tangents, one: Instruction) -> None:
     """Copy between shadows; zeros from memory that has none."""
     target, source, size = one.operands[:3]
-    if t.lanes(source) and not t.activity.is_known(target):
+    check_source(t, source)
+    if (t.lanes(source) or t.activity.holds_mangled(source)) and not t.activity.is_known(target):
         raise t.refusal("numbers copied to memory that is not the function's own")
     for lane in t.lanes(target):
         shadow = t.tangent(target, lane, "ptr")

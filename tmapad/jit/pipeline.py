@@ -1,12 +1,10 @@
 """What tmapad changes in Numba's compilation: which functions are called."""
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from numba.core import compiler, errors, ir, ir_utils, types
 from numba.core.ccallback import CFunc
@@ -22,6 +20,7 @@ from tmapad.jit.composite import OF_TWO, UNKNOWN
 from tmapad.jit.division import DivideIEEE
 from tmapad.jit.given import is_whole
 from tmapad.jit.lifting import LiftCaptures, Lifting, Space
+from tmapad.jit.marking import LowerWithMarkers, pretend
 from tmapad.jit.natives import registered_function
 from tmapad.jit.opaque import CallOpaque, opaque_function, special_function
 from tmapad.jit.raises import with_bare_raises
@@ -43,6 +42,8 @@ class Helpers:
         Whether elementary functions are called as a whole.
     references : References, optional
         What the compiled function reads. Without it all of that is constant.
+    marks : bool, optional
+        Whether the instructions tell which lines they come from: see `lines`.
 
     Attributes
     ----------
@@ -52,15 +53,23 @@ class Helpers:
         The pipeline to compile with.
     ieee : bool
         Whether divisions by zero give infinities and NaNs.
-    opaque : bool
-        Whether elementary functions are called as a whole.
+    opaque, marks : bool
+        As given.
     lifting : Lifting or None
         What stands for what the function reads.
     """
 
-    def __init__(self, options: dict[str, Any], *, opaque: bool = True, references: References | None = None) -> None:
+    def __init__(
+        self,
+        options: dict[str, Any],
+        *,
+        opaque: bool = True,
+        references: References | None = None,
+        marks: bool = False,
+    ) -> None:
         self.options = options
         self.opaque = opaque
+        self.marks = marks
         self.lifting = (
             None
             if references is None
@@ -223,8 +232,7 @@ class RefuseContexts(AnalysisPass):  # type: ignore[misc]
 class LeaveUncompiled(AnalysisPass):  # type: ignore[misc]
     """Make a helper known to Numba, so that its IR can be called, without machine code, which nothing would run.
 
-    There could be none: opaque functions have no definition yet, and where LLVM's loader does not find a symbol it
-    ends the process. Numba itself has its ways to compile what calls a helper, so the symbols get an address.
+    There could be none: opaque functions have no definition yet.
     """
 
     _name = "tmapad_leave_uncompiled"
@@ -236,15 +244,12 @@ class LeaveUncompiled(AnalysisPass):  # type: ignore[misc]
         """Give the helper, in place of its address, an object that stands for it."""
         for function in state.library._final_module.functions:
             if function.is_declaration and function.name.startswith(OPAQUE):
-                llvm.add_symbol(function.name, _ANY_ADDRESS)
+                pretend(function.name)
         unlike_others: list[Any] = []
         helper = unlike_others.append  # which is of the type that Numba expects
         state.targetctx.insert_user_function(helper, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=helper)
         return False
-
-
-_ANY_ADDRESS = ctypes.cast(ctypes.pythonapi.Py_IsInitialized, ctypes.c_void_p).value
 
 
 class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
@@ -262,5 +267,7 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
         if not self.state.flags.no_compile:
             self.state.flags.no_compile = True
             passes.add_pass_after(LeaveUncompiled, NativeLowering)
+        if self.helpers.marks:
+            passes.passes = [(LowerWithMarkers if one is NativeLowering else one, why) for one, why in passes.passes]
         passes.finalize()
         return [passes]

@@ -6,9 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from tmapad._errors import NoDerivativeError
-from tmapad.jit.activity import REALS, Activity
+from tmapad.jit.activity import NOWHERE, REALS, Activity
+from tmapad.jit.captures import addresses
 from tmapad.jit.emit import Emitter, new_prefix, real
-from tmapad.jit.ir import Instruction, Module, is_constant
+from tmapad.jit.errors import source_line
+from tmapad.jit.ir import Instruction, Module, is_constant, local
+from tmapad.jit.lines import places
 from tmapad.jit.rows import Value
 from tmapad.jit.scalar import ScalarIR
 
@@ -44,6 +47,8 @@ class Tangents:
         The function's instructions, by their results.
     raised : str
         The address of the status of registered derivatives, if any is called.
+    now : Instruction or None
+        The one beside which instructions are written.
     """
 
     def __init__(
@@ -51,11 +56,14 @@ class Tangents:
     ) -> None:
         self.scalar, self.module, self.seeds, self.count = scalar, module, seeds, count
         perturbed = {name: 1 << lane for name, lane in seeds.items()}
-        self.activity = Activity(module.function, {**perturbed, **shadowed})
+        known = {local(symbol) for symbol in addresses(scalar.captures)} | set(shadowed)
+        self.activity = Activity(module.function, {**perturbed, **shadowed}, known)
         self.definitions = module.function.definitions()
         self.prefix = new_prefix(scalar.llvm)
         self.emitter = Emitter(module, [], self.prefix)
         self.raised = ""
+        self.now: Instruction | None = None
+        self._places = places(module.function)
         calls = [one.callee for one in module.function.instructions()]
         self._container = next((name for name, found in _CONTAINERS.items() if any(map(found.match, calls))), "")
 
@@ -69,7 +77,7 @@ class Tangents:
         if lane in self.lanes(operand):
             return real(1.0, type_) if operand in self.seeds and type_ in REALS else self.name_of_tangent(operand, lane)
         if type_ == "ptr":
-            if not is_constant(operand):
+            if operand not in NOWHERE:
                 raise self.refusal("an address that may be of memory with and without derivatives")
             return operand
         return real(0.0, type_) if type_ in REALS else "0"
@@ -149,12 +157,13 @@ class Tangents:
             self.define(one, lane, f"fadd {one.type} {total}, {real(-0.0, one.type)}")
 
     def repeat(self, one: Instruction) -> None:
-        """Do the same with the shadows."""
+        """Do the same with the shadows: numbers in an address, such as an index, stay as they are."""
+        is_number = [not self.activity.is_known(operand) for operand in one.operands]
         for lane in self.lanes(one.name):
             shadows = {
-                operand: self.tangent(operand, lane, type_)
-                for operand, type_ in zip(one.operands, one.types, strict=True)
-                if lane in self.lanes(operand)
+                operand: self.tangent(operand, lane, "ptr")
+                for operand, is_number in zip(one.operands, is_number, strict=True)
+                if not is_number
             }
             copy = Instruction(one.name, one.opcode, one.type, list(one.operands), list(one.types), one.text)
             copy.replaced(shadows)
@@ -164,7 +173,8 @@ class Tangents:
         """The error for what has no derivative."""
         if self._container:
             what = f"a {self._container}: use an array in its place, such as np.zeros(n)"
-        return NoDerivativeError(f"{self.scalar.name} cannot be differentiated: its result depends on {what}")
+        where = source_line(*self._places.get(id(self.now), ("", None)))
+        return NoDerivativeError(f"{self.scalar.name} cannot be differentiated: its result depends on {what}{where}")
 
 
 def suffixed(name: str, suffix: str) -> str:
