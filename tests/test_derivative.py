@@ -135,6 +135,31 @@ def test_of_a_registered_derivative() -> None:
     np.testing.assert_allclose(tmap(derivative(derivative(native)), X), 6.0 / X**4, rtol=1e-15)
 
 
+def one_at_one(x: float) -> float:
+    """A compiler may put x in the place of this: it is the same number, with another derivative at 1."""
+    return 1.0 if x == 1.0 else x
+
+
+def in_a_loop(x: float) -> float:
+    total = 0.0
+    for k in range(3):
+        y = x * k
+        total += (1.0 if y == 1.0 else y) + (0.5 if y == 0.5 else y)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("choice", "slopes"), [(one_at_one, (1.0, 0.0, 1.0, 1.0)), (in_a_loop, (3.0, 5.0, 6.0, 6.0))], ids=["one", "loop"]
+)
+def test_choices_in_what_is_called_as_a_whole(choice: Any, slopes: tuple[float, ...]) -> None:
+    """Inlined where it is called, it stays what it is."""
+    x, ones = np.array([0.5, 1.0, 2.0, 3.0]), np.ones(4)
+    registered = register(lambda x: x, derivative=choice, name="whole")
+    alone = register(lambda x: choice(x), name="alone")
+    for f in (choice, derivative(registered), derivative(lambda x: registered(x)), lambda x: 1.0 * alone(x)):
+        np.testing.assert_array_equal(rrule(tmap, f, x)[1](ones)[2], slopes)
+
+
 def test_errors_are_those_of_the_function() -> None:
     def checked(x: float) -> float:
         if x > 2.0:

@@ -6,9 +6,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from tmapad.jit.activity import REALS
 from tmapad.jit.aggregates import take_apart
+from tmapad.jit.emit import new_prefix
 from tmapad.jit.engine import optimise
-from tmapad.jit.ir import Module
+from tmapad.jit.ir import Block, Module
+from tmapad.jit.parse import instruction
 from tmapad.jit.scalar import SCALAR
 
 
@@ -41,3 +44,34 @@ def to_registers(module: Any) -> None:
     passes.add_instruction_namer_pass()
     passes.add_global_dead_code_eliminate_pass()
     optimise(module, level=1, passes=passes)
+
+
+def to_be_inlined(llvm_text: str) -> str:
+    """Write branches in place of choices between real numbers, in what is canonical and to be inlined somewhere.
+
+    LLVM's inliner replaces ``select x == 1.0, 1.0, x`` by ``x``, but leaves branches alone.
+    """
+    module = Module.read(llvm_text, SCALAR)
+    prefix = new_prefix(llvm_text)
+    last: dict[str, str] = {}  # the block in which what was one block ends
+    blocks: list[Block] = []
+    for block in module.function.blocks:
+        part = Block(block.name, [])
+        blocks.append(part)
+        for one in block.instructions:
+            if one.opcode != "select" or one.type not in REALS:
+                part.instructions.append(one)
+                continue
+            condition, a, b = one.operands
+            then, otherwise, after = (f"%{prefix}.{len(blocks)}.{name}" for name in ("then", "else", "after"))
+            part.instructions.append(instruction(f"br i1 {condition}, label {then}, label {otherwise}"))
+            joined = f"{one.name} = phi {one.type} [ {a}, {then} ], [ {b}, {otherwise} ]"
+            part = Block(after, [instruction(joined)])
+            blocks += [Block(name, [instruction(f"br label {after}")]) for name in (then, otherwise)] + [part]
+        last[block.name] = part.name
+    for block in blocks:
+        for one in block.phis:
+            incoming = zip(one.operands, (last.get(name, name) for name in one.blocks), strict=True)
+            one.text = f"{one.name} = phi {one.type} {', '.join(f'[ {value}, {name} ]' for value, name in incoming)}"
+    module.function.blocks = blocks
+    return str(module)

@@ -23,6 +23,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tmapad._protocol import ArgType, GivenDerivative, Implementation, Registered
+from tmapad.jit.canonical import to_be_inlined
 from tmapad.jit.emit import real
 from tmapad.jit.given import inner, python_of, with_parts
 from tmapad.jit.scalar import NATIVE, REGISTERED, ScalarIR, renamed, slots
@@ -297,9 +298,10 @@ def definition(symbol: str) -> Any:
     assert code is not None
     attributes = "alwaysinline nounwind" if code.callee.is_inlined else "noinline nounwind"
     if isinstance(code.body, ScalarIR):
+        body = to_be_inlined(code.body.llvm)
         if not code.bound:
-            return llvm.parse_assembly(renamed(code.body.llvm, symbol, attributes))
-        text = f"{renamed(code.body.llvm, _UNBOUND, 'alwaysinline nounwind')}\n{_around(code, attributes)}"
+            return llvm.parse_assembly(renamed(body, symbol, attributes))
+        text = f"{renamed(body, _UNBOUND, 'alwaysinline nounwind')}\n{_around(code, attributes)}"
         module = llvm.parse_assembly(text)
         module.get_function(_UNBOUND).linkage = "internal"
         return module
