@@ -1,6 +1,7 @@
 """Build of the two extensions: the only place that knows compilers. All else is in pyproject.toml.
 
 ``TMAPAD_NO_OPENMP=1`` builds without OpenMP, for one thread, and asks no compiler about it.
+``TMAPAD_SANITIZE=address`` or ``thread`` builds for a sanitizer of GCC or Clang: see docs/testing.md.
 """
 
 import json
@@ -35,6 +36,15 @@ OPENMP_APPLE = [
         (["-I/usr/local/opt/libomp/include"], ["-L/usr/local/opt/libomp/lib"]),
     )
 ]
+
+# What TMAPAD_SANITIZE may be: compiler arguments, which the linker gets too, and macros. The first report ends the
+# process. The thread sanitizer does not understand OpenMP's barriers: its workers are plain threads (_plain_threads.h).
+SANITIZE = ["-O1", "-g1", "-fno-omit-frame-pointer"]
+SANITIZERS = {
+    # Python itself is built with -fwrapv, under which no signed overflow is a fault.
+    "address": ([*SANITIZE, "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-wrapv"], []),
+    "thread": ([*SANITIZE, "-fsanitize=thread"], [("TMAPAD_PLAIN_THREADS", "1")]),
+}
 
 OPENMP_PROBE = """\
 #include <omp.h>
@@ -91,6 +101,14 @@ def openmp_arguments(compiler, environ=os.environ, platform=sys.platform):
     return 1, *found
 
 
+def sanitizer_arguments(environ=os.environ):
+    """Return (arguments of compiler and linker, macros) of the sanitizer that was asked for; none without."""
+    name = environ.get("TMAPAD_SANITIZE", "")
+    if name and name not in SANITIZERS:
+        raise SystemExit(f"tmapad: TMAPAD_SANITIZE is {name!r}; it must be {' or '.join(SANITIZERS)}")
+    return SANITIZERS.get(name, ([], []))
+
+
 @contextmanager
 def quiet():
     """Keep to ourselves what compilers say about a probe: one clear warning is given instead."""
@@ -121,16 +139,18 @@ class BuildExt(build_ext):
         from Cython.Build import cythonize
 
         openmp, compile_args, link_args = openmp_arguments(self.compiler)
+        sanitize, macros = sanitizer_arguments()
         kind = "msvc" if self.compiler.compiler_type == "msvc" else "unix"
         for extension in self.extensions:
             extension.include_dirs = ["tmapad", np.get_include()]
-            extension.extra_compile_args = [*COMPILE_ARGS[kind], *compile_args]
-            extension.extra_link_args = list(link_args)
+            extension.extra_compile_args = [*COMPILE_ARGS[kind], *compile_args, *sanitize]
+            extension.extra_link_args = [*link_args, *sanitize]
             # Headers of any NumPy 2, asked for the ABI of 2.0: what is built runs with every NumPy 2.
             extension.define_macros = [
                 ("TMAPAD_OPENMP", str(openmp)),
                 ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
                 ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+                *macros,
             ]
         # The generated C lies in the build folder, not beside the sources; one for each version of Cython,
         # since it is made again where a source is newer, not where Cython is another.

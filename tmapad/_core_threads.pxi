@@ -56,6 +56,8 @@ cdef void region(run_t *r) noexcept nogil:
     # stack. Every element of an output belongs to one chunk, and every chunk to one worker. OpenMP may give
     # fewer threads than asked for: a thread then runs several workers, one after the other, and the first of
     # them has done everything.
+    if _openmp.on_plain_threads(<_openmp.worker>work, r, r.workers):
+        return
     for number in prange(r.workers, num_threads=r.workers, schedule="static", chunksize=1):
         work(r, number)
 

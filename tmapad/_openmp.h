@@ -17,10 +17,19 @@
 #define TMAPAD_OMP(call, otherwise) (otherwise)
 #endif
 
-static inline int tmapad_openmp_enabled(void) { return TMAPAD_OPENMP; }
-static inline int tmapad_openmp_max_threads(void) { return TMAPAD_OMP(omp_get_max_threads(), 1); }
+#ifdef TMAPAD_PLAIN_THREADS
+#include "_plain_threads.h"
+static inline int tmapad_team_size(void) { return tmapad_team; }
+static inline int tmapad_in_parallel(void) { return tmapad_team > 1; }
+#else
+typedef void (*tmapad_worker)(void *run, int number);
+static inline int tmapad_on_plain_threads(tmapad_worker worker, void *run, int workers) { return 0; }
 static inline int tmapad_team_size(void) { return TMAPAD_OMP(omp_get_num_threads(), 1); }
 static inline int tmapad_in_parallel(void) { return TMAPAD_OMP(omp_in_parallel(), 0); }
+#endif
+
+static inline int tmapad_openmp_enabled(void) { return TMAPAD_OPENMP; }
+static inline int tmapad_openmp_max_threads(void) { return TMAPAD_OMP(omp_get_max_threads(), 1); }
 static inline int tmapad_thread_num(void) { return TMAPAD_OMP(omp_get_thread_num(), 0); }
 
 #endif

@@ -11,3 +11,6 @@ cdef extern from "_openmp.h" nogil:
     bint in_parallel "tmapad_in_parallel"() noexcept
     # The number of this thread in its region: 0 outside of one.
     int thread_num "tmapad_thread_num"() noexcept
+    # Run all workers on plain threads, and say so: never but in a build for the thread sanitizer.
+    ctypedef void (*worker "tmapad_worker")(void *run, int number) noexcept nogil
+    bint on_plain_threads "tmapad_on_plain_threads"(worker worker, void *run, int workers) noexcept
