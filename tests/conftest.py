@@ -19,6 +19,7 @@ settings.load_profile("repeatable")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of this suite."""
     parser.addoption("--programs", type=int, default=12, help="how many random programs to compile")
+    parser.addoption("--registrations", type=int, default=2000, help="how many random registrations to try")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -29,7 +29,7 @@ def build(f: Any, options: dict[str, Any], recipe: Any = None) -> ScalarFunction
     if len(given) > 1:
         raise TypeError(f"give one of {', '.join(FORMS)}, not {' and '.join(given)}")
     if options.get("division", "ieee") not in ("ieee", "python"):
-        raise ValueError(f"division must be 'ieee' or 'python', not {options['division']!r}")
+        raise ValueError(f"division must be 'ieee' or 'python', not {options['division']!r:.60}")
     value = implementation(f, "f", **options)
     if isinstance(value, Pointer) and value.writer:
         raise SignatureError(

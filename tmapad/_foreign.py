@@ -79,16 +79,19 @@ def _read_capsule(obj: object, name: str | None) -> Foreign | None:
 
 def _read_low_level_callable(obj: object, name: str | None) -> Foreign | None:
     if not any(
-        base.__name__ == "LowLevelCallable" and base.__module__.partition(".")[0] == "scipy"
+        base.__name__ == "LowLevelCallable" and str(base.__module__).partition(".")[0] == "scipy"
         for base in type(obj).__mro__
     ):
         return None
-    function: object = obj.function  # type: ignore[attr-defined]
+    # A tuple of SciPy's own capsule, the function and the user data, whatever a subclass makes of its attributes.
+    if not isinstance(obj, tuple) or tuple.__len__(obj) != 3 or type(tuple.__getitem__(obj, 0)) is not CapsuleType:
+        raise TypeError("a scipy.LowLevelCallable that SciPy has not made, and that holds no function pointer")
+    function: object = tuple.__getitem__(obj, 1)
     found = read(function, name)
     if found is None:
         raise TypeError(f"scipy.LowLevelCallable of {type(function).__name__}, not of a function pointer")
     # SciPy has put the user data, whatever it was given as, into the context of its own capsule.
-    context = _capsule_context(tuple.__getitem__(obj, 0))  # type: ignore[call-overload]
+    context = _capsule_context(tuple.__getitem__(obj, 0))
     return found._replace(user_data=(int(context), obj) if context else None, keep=(obj, found.keep))
 
 

@@ -265,7 +265,7 @@ def cython_pointers(
     for capsule in _exported(module, function):
         found = read(capsule, function)
         if found is None:
-            raise TypeError(f"__pyx_capi__ of {module.__name__} holds {capsule!r} for {function!r}, no capsule")
+            raise TypeError(f"__pyx_capi__ of {module.__name__} holds {capsule!r:.80} for {function!r}, no capsule")
         try:
             signature = accept(found.declared, function, max_inputs)
         except SignatureError as error:
