@@ -109,6 +109,17 @@ def test_no_openmp_asked_for(capfd: pytest.CaptureFixture[str], value: str, aske
     assert capfd.readouterr().err == (setup["NO_OPENMP_ASKED"] + "\n" if asked else "")
 
 
+def test_sanitizers_asked_for() -> None:
+    asked = setup["sanitizer_arguments"]
+    assert asked({}) == asked({"TMAPAD_SANITIZE": ""}) == ([], [])
+    arguments, macros = asked({"TMAPAD_SANITIZE": "thread"})
+    assert "-fsanitize=thread" in arguments
+    assert macros == [("TMAPAD_PLAIN_THREADS", "1")]
+    assert "-fsanitize=address,undefined" in asked({"TMAPAD_SANITIZE": "address"})[0]
+    with pytest.raises(SystemExit, match="tmapad: TMAPAD_SANITIZE is 'memory'; it must be address or thread"):
+        asked({"TMAPAD_SANITIZE": "memory"})
+
+
 def test_no_option_changes_arithmetic() -> None:
     """-ffast-math and its kin change results; -march=native makes them depend on the machine of the build."""
     candidates = [*setup["OPENMP_UNIX"], *APPLE, *MSVC]

@@ -306,6 +306,30 @@ print(run(f.loop((float,)), 3.0))
     assert (done.returncode, done.stdout) == (0, "[3.]\n"), done.stderr
 
 
+def unmade(kind: type, *items: object) -> object:
+    """Make a tuple of the class without its constructor."""
+    return tuple.__new__(kind, items)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        unmade(scipy.LowLevelCallable),
+        unmade(scipy.LowLevelCallable, 3, from_ctypes(address_of("sin"), "double", "double"), None),
+        type("LowLevelCallable", (), {"__module__": "scipy", "function": None})(),
+        type("LowLevelCallable", (tuple,), {"__module__": "scipy"})(),
+    ],
+    ids=["empty", "no capsule", "no tuple", "another tuple"],
+)
+def test_low_level_callables_that_scipy_has_not_made(broken: object) -> None:
+    with pytest.raises(TypeError, match=r"a scipy\.LowLevelCallable that SciPy has not made, and that holds no"):
+        pointer(broken)
+
+
+def test_a_class_whose_module_is_no_string() -> None:
+    assert pointer(type("LowLevelCallable", (), {"__module__": property(len)})()) is None
+
+
 # ---- NULL, callbacks
 
 
