@@ -201,3 +201,46 @@ def test_a_child_forked_during_a_compilation_compiles(delay: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+IMPORTING = """
+import os, signal, sys, threading, time, numba, numpy as np
+from tmapad import tmap
+
+reached = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1] and not reached.is_set():
+            reached.set()
+            time.sleep(0.5)
+
+sys.meta_path.insert(0, Slow())
+function = numba.vectorize(lambda x: x * x) if sys.argv[2] == "ufunc" else lambda x: x * x
+thread = threading.Thread(target=lambda: [tmap(function, np.ones(3)), tmap(lambda x: x + 3, np.ones(3))])
+thread.start()
+assert reached.wait(30)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all()
+    good = good and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
+    os._exit(0 if good else 1)
+thread.join()
+sys.exit(os.waitpid(pid, 0)[1] != 0)
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize("function", ["ufunc", "Python"])
+@pytest.mark.parametrize("module", ["frontend", "engine"])
+def test_a_child_forked_while_the_compiler_is_imported_compiles(module: str, function: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORTING, f"tmapad.jit.{module}", function],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        env={**os.environ, "TMAPAD_CACHE_DIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr

@@ -18,7 +18,7 @@ from tmapad._derivative_table import NOT_HOLOMORPHIC, WITHOUT
 from tmapad._derivatives import Derivative, Emitter, derivative
 from tmapad._errors import NoDerivativeError
 from tmapad._protocol import ArgType, described, numbered
-from tmapad.jit import undisturbed
+from tmapad.jit import importing, undisturbed
 
 # Types of loops that are run. The others are long double, objects, strings, dates.
 ACCEPTED = frozenset("?bBhHiIlLqQefdFD")
@@ -176,7 +176,8 @@ class Ufunc:
         return next((types for types in self.ufunc.types if types.partition("->")[0] == chars), None)
 
     def _add(self, chars: str, dtypes: tuple[np.dtype[Any], ...], inputs: tuple[ArgType, ...]) -> None:
-        from tmapad.jit import frontend  # noqa: F401 - from now on Numba's lock is held over forks
+        with importing():
+            from tmapad.jit import frontend  # noqa: F401 - from now on Numba's lock is held over forks
 
         numba = sys.modules["numba"]
         try:

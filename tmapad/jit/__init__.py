@@ -54,6 +54,7 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 
 from tmapad.jit.captures import Capture, as_inputs, capture_type
 from tmapad.jit.compiling import undisturbed
+from tmapad.jit.forks import importing
 from tmapad.jit.function import PythonFunction, bound_by, call_bound, code_of, python_function
 from tmapad.jit.given import python_of
 
@@ -65,6 +66,7 @@ __all__ = [
     "call_bound",
     "capture_type",
     "code_of",
+    "importing",
     "python_function",
     "python_of",
     "undisturbed",
