@@ -22,7 +22,7 @@ D. A loop that fails says at which element. No chunk above the lowest failure kn
 
 E. How many threads: elements are first run on the calling thread until a few microseconds have passed. If the rest is
    worth it, the number of threads is asked for, and the rest runs in a parallel region. One worker never enters the
-   OpenMP runtime.
+   OpenMP runtime. There are fewer workers where the system has no more threads to give.
 
 F. A run can be interrupted. The calling thread looks for signals now and then: between strips, and within one where
    loops `poll`, be it from inside an element that never ends. If a handler raises, the stop flag is set, all workers
@@ -65,6 +65,8 @@ cdef extern from "_process.h" nogil:
     void nap "tmapad_nap"(double seconds) noexcept
     int forked "tmapad_forked"
     void watch_forks "tmapad_watch_forks"() noexcept
+    int startable "tmapad_startable"(int wanted) noexcept
+    int startable_team "tmapad_startable_team"(int workers) noexcept
     bint exception_pending "tmapad_exception_pending"() noexcept
 
 cdef extern from "<fenv.h>" nogil:

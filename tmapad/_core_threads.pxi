@@ -89,6 +89,7 @@ cdef int launch(run_t *r, object num_threads) except -1:
     fegetenv(&r.environment)
     size_chunks(r, threads)
     allocate_scratch(r, r.workers)
+    limit_workers(r)
     r.busy = r.workers
     if r.workers == 1:
         with nogil:
@@ -147,6 +148,17 @@ cdef int allocate_scratch(run_t *r, int workers) except -1:
         r.failures[i].index = r.n
     r.workers = workers
     return 0
+
+
+cdef void limit_workers(run_t *r):
+    """Have no more workers than there can be threads."""
+    if not _openmp.openmp_enabled():
+        return
+    with nogil:
+        if not forked:
+            r.workers = startable_team(r.workers)
+        elif r.workers > 1 and startable(r.workers) < r.workers:     # one of them starts the others
+            r.workers = 1
 
 
 cdef tuple lowest_failure(run_t *r):
