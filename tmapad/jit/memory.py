@@ -64,18 +64,20 @@ def fill_with_zeros(t: Tangents, pointer: str, type_: str, size: str) -> None:
 
 
 def allocate(t: Tangents, one: Instruction) -> None:
-    """Allocate shadows, filled with zeros. Without memory for one, there is none for the memory itself."""
+    """Allocate shadows, filled with zeros. Without memory for one, there is none for the memory itself: all is freed."""
     if not t.lanes(one.name):
         return
     own = suffixed(one.name, ".own")
     t.emitter.lines[-1] = one.text.replace(one.name, own, 1)
     there = t.emitter.value(f"icmp ne ptr {own}, null")
     size, type_ = one.operands[0], one.types[0]
+    allocated = [own]
     for lane in t.lanes(one.name):
         shadow = t.name_of_tangent(one.name, lane)
         t.emitter.line(one.text.replace(one.name, shadow, 1))
         found = t.emitter.value(f"icmp ne ptr {shadow}, null")
         there = t.emitter.op("and", "i1", there, found)
+        allocated.append(shadow)
         data = shadow
         if one.callee != "NRT_Allocate":
             t.module.add_global(_EMPTY, f"internal constant {_DESCRIPTOR} zeroinitializer")
@@ -84,6 +86,10 @@ def allocate(t: Tangents, one: Instruction) -> None:
             data = t.emitter.value(f"load ptr, ptr {place}")
         fill_with_zeros(t, data, type_, t.emitter.select(found, type_, size, "0"))
     t.emitter.line(f"{one.name} = select i1 {there}, ptr {own}, ptr null")
+    free = "NRT_Free" if one.callee == "NRT_Allocate" else "NRT_decref"  # of null they do nothing
+    t.module.declare(free, "void", ["ptr"])
+    for pointer in allocated:
+        t.emitter.line(f"call void @{free}(ptr {t.emitter.select(there, 'ptr', 'null', pointer)})")
 
 
 def load(t: Tangents, one: Instruction) -> None:
