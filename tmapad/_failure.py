@@ -54,6 +54,8 @@ def _from_python(source: Source | None, frame: Frame, arguments: tuple[Any, ...]
                 run(*arguments)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is raised as itself
                 return error
+    if getattr(getattr(part, "function", part), "allocates", False):
+        return MemoryError(f"{part.name} found no memory for an array of its own, or for its derivatives")
     return RuntimeError(f"{part.name} failed when compiled, but not in Python: {place}")
 
 

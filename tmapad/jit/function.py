@@ -115,7 +115,11 @@ class _Compiled:
     scalars: dict[str, ScalarIR] = field(default_factory=dict)  # by the types of the arguments
     nout: int | None = None
     takes_long: bool = False
+    allocates: bool = False
 
+
+# How the names of the functions of Numba's run time begin that allocate memory, in the code that calls them.
+_ALLOCATE = (b"NRT_Allocate", b"NRT_MemInfo_alloc", b"NRT_MemInfo_varsize", b"NRT_MemInfo_new_varsize")
 
 # By what functions depend on, for as long as there is such a function.
 _COMPILED: WeakValueDictionary[Any, _Compiled] = WeakValueDictionary()
@@ -210,6 +214,11 @@ class PythonFunction:
     def takes_long(self) -> bool:
         """Whether it has a loop, or calls what is not compiled along with it; known once it is compiled."""
         return self._state.compiled.takes_long
+
+    @property
+    def allocates(self) -> bool:
+        """Whether what was compiled of it makes arrays or lists."""
+        return self._current().compiled.allocates
 
     def __repr__(self) -> str:
         return f"<PythonFunction {self.name}({', '.join(self.parameters)})>"
@@ -460,6 +469,7 @@ class PythonFunction:
 
         types, can_fail = record.header["types"], record.header["can_fail"]
         compiled.takes_long = record.header["takes_long"]
+        compiled.allocates = compiled.allocates or any(name in record.code for name in _ALLOCATE)
         if len(types) - len("->") > LARGEST_LOOP:
             raise TypeError(
                 f"{self.name} takes, captured and returns {len(types) - len('->')} numbers, partial derivatives "

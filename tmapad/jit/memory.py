@@ -64,7 +64,7 @@ def fill_with_zeros(t: Tangents, pointer: str, type_: str, size: str) -> None:
 
 
 def allocate(t: Tangents, one: Instruction) -> None:
-    """Allocate shadows, filled with zeros. Without memory for one, there is none for the memory itself: all is freed."""
+    """Allocate shadows, filled with zeros. Without memory for one of them there is none at all, and none is kept."""
     if not t.lanes(one.name):
         return
     own = suffixed(one.name, ".own")
