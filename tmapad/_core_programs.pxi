@@ -197,8 +197,11 @@ cdef class Elementwise:
         ndim, shape = ndim_of(first), shape_of(first)
         if ndim == 0:
             return None
+        results = []
         if out is None:
-            results = [cnp.PyArray_EMPTY(ndim, shape, self.outputs[i], 0) for i in range(self.nout)]
+            # Not a comprehension: if its list cannot grow, Cython 3.3 counts the item twice.
+            for i in range(self.nout):
+                results.append(cnp.PyArray_EMPTY(ndim, shape, self.outputs[i], 0))
         elif self.accepts(out, arrays):
             results = [out]
         else:

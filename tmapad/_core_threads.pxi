@@ -182,12 +182,21 @@ cdef class _Region:
 
 
 cdef int region_on_new_thread(run_t *r) except -1:
-    """In a forked child OpenMP's threads are gone, but a thread made after the fork starts its own."""
+    """In a forked child OpenMP's threads are gone, but a thread made after the fork starts its own.
+
+    If there can be none, the calling thread does the work.
+    """
     cdef _Region job = _Region()
     cdef bint running = True
-    job.run, job.done = r, _thread.allocate_lock()
-    job.done.acquire()
-    _thread.start_new_thread(job, ())
+    try:
+        job.run, job.done = r, _thread.allocate_lock()
+        job.done.acquire()
+        _thread.start_new_thread(job, ())
+    except RuntimeError:      # there is no memory for a lock, or no thread to be had
+        r.workers = r.busy = 1
+        with nogil:
+            work(r, 0)
+        return 0
     # The thread works in this frame's memory. Whatever a signal handler raises: stop it, and wait until it has stopped.
     interrupt = None
     while running:

@@ -75,7 +75,7 @@ class Target:
             # The axes to be summed lie innermost, so that the terms of a sum are neighbours in C order.
             order = [*(axis for axis in range(len(self.shape)) if axis not in self.summed), *self.summed]
             self._written = np.empty([self.shape[axis] for axis in order], char)
-            return self._written.transpose(np.argsort(order))
+            return self._written.transpose(np.argsort(order).tolist())
         self._written = self.out if self.out is not None else allocate(self._like, self.input.shape, self.input.dtype)
         return self._written.reshape(self.shape) if self._written.shape != self.shape else self._written
 

@@ -256,7 +256,10 @@ cdef MapPullback make_short_pullback(function, tuple known, tuple xs, tuple resu
     back.short, back.kernel, back.wanted, back.dtypes, back.reads, back.saves = known
     back.function, back.schedule = function, schedule
     # Views: the shapes and types of the user's own arrays may be changed in place.
-    back.held = results[1:len(results) - 1] if back.saves else tuple([xs[k].view() for k in back.reads])
+    held = []
+    for k in back.reads:      # not a comprehension: see Elementwise.launch
+        held.append(xs[k].view())
+    back.held = results[1:len(results) - 1] if back.saves else tuple(held)
     back.shape = results[0].shape
     return back
 
