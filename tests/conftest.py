@@ -20,6 +20,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of this suite."""
     parser.addoption("--programs", type=int, default=12, help="how many random programs to compile")
     parser.addoption("--registrations", type=int, default=2000, help="how many random registrations to try")
+    parser.addoption("--soak", type=float, default=0.0, help="for how many seconds to do random things; 0: not at all")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the soak out unless it is asked for."""
+    if not config.getoption("--soak"):
+        soaks = [item for item in items if item.get_closest_marker("soak")]
+        items[:] = [item for item in items if item not in soaks]
+        config.hook.pytest_deselected(items=soaks)
 
 
 def pytest_configure(config: pytest.Config) -> None:
