@@ -1,4 +1,4 @@
-"""Random work in processes and threads for ``--soak`` seconds. For an hour: ``python tests/soaking.py --seconds 3600``."""
+"""Random work in processes and threads for ``--soak`` seconds; for longer there is ``python tests/soaking.py``."""
 
 import subprocess
 import sys
