@@ -11,6 +11,7 @@ first of equals for `max` and `min` (as Python chooses them), none for steps.
 """
 
 import cmath
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import CellType, FunctionType, SimpleNamespace
@@ -236,6 +237,11 @@ remainder = function(modulo, lambda y, a, b: 1.0, lambda y, a, b: -floor_divide(
 power = function(raised, slope_of_base, slope_of_exponent)
 
 
+def of_many(value: Callable[..., Any], slopes: Callable[..., Sequence[Any]]) -> Callable[..., Any]:
+    """The same of any number of arguments: ``slopes(y, *xs)`` gives the derivatives in all of them."""
+    return lambda *xs: function(value, *(lambda y, *at, k=k: slopes(y, *at)[k] for k in range(len(xs))))(*xs)
+
+
 def absolute(x: Number) -> Number:
     if not isinstance(x, Dual):
         return abs(x)
@@ -250,7 +256,7 @@ def sign(x: Any) -> float:
 
 def step(value: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose derivative is 0, or whose result is not a float."""
-    return lambda *xs: value(*map(primal, xs))
+    return lambda *xs, **options: value(*map(primal, xs), **{name: primal(x) for name, x in options.items()})
 
 
 def slope_of_logarithm(scale: float, shift: float = 0.0) -> Callable[..., Any]:
@@ -369,6 +375,18 @@ MATH = SimpleNamespace(
 )
 MATH.floor, MATH.ceil, MATH.trunc = (step(getattr(math, name)) for name in ("floor", "ceil", "trunc"))
 MATH.frexp = lambda x: (x / 2.0 ** math.frexp(primal(x))[1], math.frexp(primal(x))[1])
+MATH.hypot = of_many(math.hypot, lambda y, *xs: [x / y if y else 0.0 for x in xs])
+MATH.dist = lambda p, q: MATH.hypot(*(a - b for a, b in zip(p, q, strict=True)))
+MATH.fsum = lambda xs: of_many(lambda *xs: math.fsum(xs), lambda y, *xs: [1.0] * len(xs))(*xs)
+MATH.prod = lambda xs, *, start=1: functools.reduce(multiply, xs, start)
+MATH.sumprod = lambda p, q: sum(a * b for a, b in zip(p, q, strict=True))
+MATH.fma = lambda a, b, c: a * b + c
+MATH.remainder = function(
+    math.remainder, lambda y, a, b: 1.0, lambda y, a, b: -float(round((a - y) / b)) if math.isfinite(b) else 0.0
+)
+for _name in ("ulp", "isclose"):
+    setattr(MATH, _name, step(getattr(math, _name)))
+MATH.nextafter = function(math.nextafter, lambda y, a, b: 1.0, None)
 MATH.modf = lambda x: (x - math.trunc(primal(x)), float(math.trunc(primal(x))))
 
 NP = SimpleNamespace(

@@ -98,11 +98,28 @@ def test_of_what_it_captured() -> None:
 def test_numbers_of_arguments() -> None:
     """An integer of any kind names one."""
     np.testing.assert_array_equal(tmap(derivative(wave, np.int64(0)), X), tmap(derivative(wave), X))
-    seven = register(lambda a, b, c, d, e, f, g: a * g, derivative=lambda a, b, c, d, e, f, g: (g, 0, 0, 0, 0, 0, a))
-    with pytest.raises(
-        TypeError, match=r"takes 7 arguments and has a registered derivative: that of functions of up to 6"
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_many_arguments(count: int) -> None:
+    """A registered derivative of more arguments than a C function may have: everywhere."""
+    names = ", ".join("pqrstuvw"[:count])
+    of_all = eval(f"lambda {names}: p * {names[-1]} * q")
+    f = register(
+        of_all, derivative=eval(f"lambda {names}: ({names[-1]} * q, p * {names[-1]}, {'0, ' * (count - 3)}2 * p * q)")
+    )
+    xs = [X + i for i in range(count)]
+    np.testing.assert_allclose(tmap(f, *xs), X * (X + count - 1) * (X + 1), rtol=1e-15)
+    twice = 2 * X * (X + 1)  # which is not the derivative, but what was registered
+    for g in (
+        f,
+        eval(f"lambda {names}: 1.0 * f({names})", {"f": f}),
+        eval(f"lambda {names}: f({names})", {"f": of_all}),
     ):
-        derivative(seven)
+        _, _, *dxs = rrule(tmap, g, *xs)[1](np.ones_like(X))
+        np.testing.assert_allclose(dxs[-1], twice, rtol=1e-15)
+        np.testing.assert_array_equal(dxs[2], 0)
+        np.testing.assert_allclose(tmap(derivative(g, count - 1), *xs), twice, rtol=1e-15)
 
 
 def test_several_results() -> None:

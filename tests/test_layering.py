@@ -17,6 +17,7 @@ ROWS = [
     ["_errors", "_openmp", "_source_tree", "_version"],
     ["_core", "_derivatives", "_signatures"],
     ["_derivative_special", "_derivative_table", "_foreign", "_protocol", "_tangents"],
+    ["_derivative_math"],
     ["_arrays", "_bound", "_pointers", "_threads", "jit"],
     ["_ufuncs"],
     ["_explain", "_plan", "_versions"],

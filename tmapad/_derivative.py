@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from tmapad._automatic import Automatic
 from tmapad._find import find
 from tmapad._function import ScalarFunction
 from tmapad.jit import PythonFunction, python_function
+from tmapad.jit.arity import calling
 
 
 def derivative(f: Any, argnum: int = 0) -> ScalarFunction:
@@ -60,12 +60,8 @@ def derivative(f: Any, argnum: int = 0) -> ScalarFunction:
         raise TypeError(f"argnum must be the number of an argument, 0 to {function.nin - 1}, not {argnum!r:.60}")
     value = function.implementation
     if not isinstance(value, PythonFunction) or not isinstance(function.form, Automatic):
-        if function.nin not in _CALLS:
-            raise TypeError(
-                f"{function.name} takes {function.nin} arguments and has a registered derivative: that of functions of "
-                f"up to {max(_CALLS)} arguments can be differentiated again"
-            )
-        made = python_function(_CALLS[function.nin](function))
+        # A Python function that calls one of another kind: its derivative is the one that the other is registered with.
+        made = python_function(calling(function, function.nin))
         assert made is not None
         value = made
     differentiated = value.derivative(int(argnum))
@@ -76,14 +72,3 @@ def derivative(f: Any, argnum: int = 0) -> ScalarFunction:
         name=f"the derivative of {function.name} in {function.parameters[argnum]}",
         recipe=(derivative, (f, argnum)),
     )
-
-
-# A Python function that calls one of another kind: its derivative is the one that the other is registered with.
-_CALLS: dict[int, Callable[[ScalarFunction], Callable[..., Any]]] = {
-    1: lambda f: lambda a: f(a),  # noqa: PLW0108 - Numba needs code
-    2: lambda f: lambda a, b: f(a, b),  # noqa: PLW0108
-    3: lambda f: lambda a, b, c: f(a, b, c),  # noqa: PLW0108
-    4: lambda f: lambda a, b, c, d: f(a, b, c, d),  # noqa: PLW0108
-    5: lambda f: lambda a, b, c, d, e: f(a, b, c, d, e),  # noqa: PLW0108
-    6: lambda f: lambda a, b, c, d, e, g: f(a, b, c, d, e, g),  # noqa: PLW0108
-}

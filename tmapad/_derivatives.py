@@ -200,6 +200,8 @@ def trace(rule: Callable[..., Any], nin: int, nout: int = 1) -> tuple[tuple[Node
 # ------------------------------------------------------------------------------------------------ the table
 
 # By name of the function, and whether it is complex: a rule, and whether it is antiholomorphic.
+OF_MATH = "math_"
+"""How the names of functions begin that are no ufuncs, but Python's."""
 _rules: dict[tuple[str, bool], tuple[Callable[..., Any], bool]] = {}
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -236,8 +238,8 @@ def rule(
 
 
 def names() -> frozenset[str]:
-    """Return the names of all functions in the table."""
-    return frozenset(name for name, _ in _rules)
+    """Return the names of all ufuncs in the table."""
+    return frozenset(name for name, _ in _rules if not name.startswith(OF_MATH))
 
 
 @functools.cache

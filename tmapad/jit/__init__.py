@@ -15,10 +15,15 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `keys`             what compiled code depends on, as a key
 `frontend`         Python function -> scalar IR, with Numba
 `pipeline`         what is changed in Numba's compilation
+`helping`          the functions that a compiled one calls, as Numba knows them
+`walrus`           assignment expressions, so that Numba understands them
+`arity`            Python functions of as many arguments as are asked for
 `division`         complex division as IEEE has it
 `opaque`           calls of elementary functions as a whole, in Numba's IR
 `elementary`       these functions in LLVM IR: their names and definitions
 `composite`        those that Numba makes more of than one call
+`exact`            those that Numba does not have, as Python functions
+`written`          which Python function is compiled for a function that Numba lacks, by types
 `special`          SciPy's special functions, by its C entry points
 `given`            which registered functions are called as a whole
 `natives`          calls of these, for Numba

@@ -37,7 +37,7 @@ _INTEGER = frozenset(
 # LLVM's functions of real numbers that have the derivative 0.
 _STEPS = frozenset({"floor", "ceil", "trunc", "rint", "nearbyint", "round", "roundeven"})
 # And elementary functions, by their names in the table of derivatives.
-_FLAT_ROWS = frozenset({"floor", "ceil", "trunc", "rint", "sign", "floor_divide", "spacing"})
+_FLAT_ROWS = frozenset({"floor", "ceil", "trunc", "rint", "sign", "floor_divide", "spacing", "math_ulp"})
 
 
 def intrinsic(callee: str) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tmapad.jit import arity, exact
+
 _SINGLE = str.maketrans("dD", "fF")
 
 
@@ -75,6 +77,9 @@ UNKNOWN: dict[Hashable, str] = {
     np.heaviside: "heaviside:dd->d",
     math.cbrt: "libm.cbrt:d->d",
     math.exp2: "exp2:d->d",
+    math.remainder: "math_remainder:dd->d",
+    math.ulp: "math_ulp:d->d",
+    **({math.fma: "math_fma:ddd->d"} if hasattr(math, "fma") else {}),  # since CPython 3.13
 }
 """The opaque functions for what Numba, or an older one, does not know."""
 
@@ -152,6 +157,8 @@ def _compiled() -> dict[str, Callable[..., Any]]:
     found: dict[str, Any] = {name: called for called, names in reversed(CALLS.items()) for name in names}
     found |= dict.fromkeys(("modf:d->dd", "modf:f->ff"), _modf)
     found |= dict.fromkeys(("heaviside:dd->d", "heaviside:ff->f"), _heaviside)
+    found |= dict.fromkeys(("math_remainder:dd->d", "math_remainder:ff->f"), exact.remainder)
+    found |= {"math_ulp:d->d": exact.ulp, "math_ulp:f->f": exact.ulp}
     for types, tiny in (("D->D", 5e-324), ("F->F", 2.0**-149)):
         for name in ("arcsin", "arccos", "arccosh"):
             found[f"{name}:{types}"] = _except_at(found[f"{name}:{types}"], 1.0, tiny, tiny)
@@ -168,16 +175,26 @@ FALLBACKS: dict[str, Any] = {"psi:d->d": _psi, "psi:f->f": _psi}
 COMPILED = _compiled()
 """By opaque function, the Python function whose compiled form defines it."""
 
-# Numba compiles no operator and no built-in function alone, but what calls it.
-_OF_ARITY: dict[int, Callable[[Any], Any]] = {
-    1: lambda f: lambda a: f(a),  # noqa: PLW0108
-    2: lambda f: lambda a, b: f(a, b),  # noqa: PLW0108
-}
+
+def _of_name(name: str) -> Any:
+    """The Python function behind an opaque function; None if there is none."""
+    function, _, types = name.partition(":")
+    if (of_many := exact.OF_MANY.get(function)) is not None:
+        return of_many(len(types.partition("->")[0]))
+    return COMPILED.get(name)
+
+
+def is_compiled(name: str) -> bool:
+    """Whether an opaque function is defined by what Numba makes of a Python function."""
+    return _of_name(name) is not None
 
 
 def calling(name: str) -> Any:
-    """Make a Python function, to be compiled, that calls what is behind an opaque function."""
-    return _OF_ARITY[len(name.rpartition(":")[2].partition("->")[0])]((COMPILED | FALLBACKS)[name])
+    """Make a Python function, to be compiled, that calls what is behind an opaque function.
+
+    Numba compiles no operator and no built-in function alone, but what calls it.
+    """
+    return arity.calling(_of_name(name) or FALLBACKS[name], len(name.rpartition(":")[2].partition("->")[0]))
 
 
 def log_to_base(x: Any, base: Any) -> Any:

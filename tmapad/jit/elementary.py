@@ -16,11 +16,11 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tmapad import _derivative_special  # noqa: F401  its rows are known then
+from tmapad import _derivative_math, _derivative_special  # noqa: F401  their rows are known then
 from tmapad._derivatives import names
 from tmapad.jit import registered, special
 from tmapad.jit.canonical import to_registers
-from tmapad.jit.composite import COMPILED, FALLBACKS, calling, in_single
+from tmapad.jit.composite import FALLBACKS, calling, in_single, is_compiled
 from tmapad.jit.scalar import OPAQUE, PURE, REGISTERED, SCALAR, always_inline, slots
 
 # Functions of libm, Numba's helpers in C and LLVM's intrinsics, as Numba calls them, by what they are. Of several the
@@ -55,6 +55,7 @@ _NATIVE = {
     "arctan2:dd->d": "atan2",
     "hypot:dd->d": "hypot _hypot",
     "nextafter:dd->d": "nextafter numba_nextafter",
+    "math_fma:ddd->d": "llvm.fma.f64",
 }
 # What has an intrinsic function in LLVM, but is called by another name.
 _INTRINSIC = {"floor": "llvm.floor", "ceil": "llvm.ceil", "trunc": "llvm.trunc"}
@@ -127,7 +128,7 @@ def is_defined(symbol: str) -> bool:
     """Whether there is a definition of an opaque function."""
     if symbol.startswith(REGISTERED):
         return registered.is_defined(symbol)
-    return symbol in _NATIVE or _name(symbol) in COMPILED or bool(_special(symbol)) or _name(symbol) in FALLBACKS
+    return symbol in _NATIVE or is_compiled(_name(symbol)) or bool(_special(symbol)) or _name(symbol) in FALLBACKS
 
 
 def _special(symbol: str) -> tuple[str, str] | None:
@@ -150,7 +151,7 @@ def definition(symbol: str) -> str:
     """
     if (raws := _NATIVE.get(symbol)) is not None:
         return _around_native(symbol, raws.split()[0])
-    if _name(symbol) in COMPILED:
+    if is_compiled(_name(symbol)):
         return _around_compiled(symbol)
     if (found := _special(symbol)) is not None:
         declared, lines, parts = special.body(*found)

@@ -1,6 +1,6 @@
 """Registered functions as Numba knows them: calls of what `registered` defines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from tmapad._protocol import Registered
+from tmapad.jit.arity import calling
 from tmapad.jit.captures import symbols
 from tmapad.jit.given import inner
 from tmapad.jit.references import References
@@ -48,7 +49,8 @@ def _function(given: Registered, version: int, captured: tuple[int, ...]) -> Any
 
         return typed, lowered
 
-    made = intrinsic(_named(_TYPING[given.implementation.nin](typing), given))
+    # Numba reads from it what it is to pass: as many arguments as it has, after its context.
+    made = intrinsic(_named(calling(typing, given.implementation.nin, before=("_context",)), given))
     cpu_target.typing_context.refresh()
     made._numba_type_ = cpu_target.typing_context.resolve_value_type(made)  # also as a part of a tuple
     return made
@@ -69,17 +71,6 @@ def _dtype(argument: Any) -> np.dtype[Any] | None:
         return np.dtype(type(argument))
     plain = types.unliteral(argument) if isinstance(argument, types.Type) else None
     return as_dtype(plain) if isinstance(plain, types.Number | types.Boolean) else None
-
-
-# Numba reads from these what it is to pass: as many arguments as they have, after its context.
-_TYPING: dict[int, Callable[[Any], Any]] = {
-    1: lambda typing: lambda _, a: typing(a),
-    2: lambda typing: lambda _, a, b: typing(a, b),
-    3: lambda typing: lambda _, a, b, c: typing(a, b, c),
-    4: lambda typing: lambda _, a, b, c, d: typing(a, b, c, d),
-    5: lambda typing: lambda _, a, b, c, d, e: typing(a, b, c, d, e),
-    6: lambda typing: lambda _, a, b, c, d, e, g: typing(a, b, c, d, e, g),
-}
 
 
 def _call(context: Any, builder: Any, code: Code, captured: Sequence[int], typed: Any, arguments: Sequence[Any]) -> Any:

@@ -13,6 +13,7 @@ from numba.core.typing import signature
 from numba.extending import intrinsic
 
 from tmapad.jit import special
+from tmapad.jit.arity import calling
 from tmapad.jit.composite import CALLS, in_single
 from tmapad.jit.elementary import types_of
 from tmapad.jit.scalar import OPAQUE, llvm_type, slots
@@ -54,7 +55,7 @@ def opaque_function(symbol: str) -> Any:
     def typing(*given: Any) -> Any:
         return (typed, code) if arguments_fit(given, types_of(symbol)[0]) else None
 
-    return _known(_TYPING[len(typed.args)](typing), symbol.removeprefix(OPAQUE).partition(":")[0])
+    return _known(typing, len(typed.args), symbol.removeprefix(OPAQUE).partition(":")[0])
 
 
 @cache
@@ -69,11 +70,12 @@ def special_function(name: str) -> Any:
                 return _signature(symbol), partial(_call_special, symbol)
         return None
 
-    return _known(_TYPING[len(types_of(available[0])[0])](typing), name)
+    return _known(typing, len(types_of(available[0])[0]), name)
 
 
-def _known(function: Any, name: str) -> Any:
-    """Tell Numba of a function that writes LLVM IR, also while it is compiling."""
+def _known(typing: Callable[..., Any], count: int, name: str) -> Any:
+    """Tell Numba of a function of `count` arguments that writes LLVM IR, also while it is compiling."""
+    function = calling(typing, count, before=("_context",))  # which Numba reads the arguments from, and adds
     function.__name__ = function.__qualname__ = name
     made = intrinsic(function)
     cpu_target.typing_context.refresh()
@@ -92,16 +94,6 @@ def _signature(symbol: str) -> Any:
     inputs, outputs = types_of(symbol)
     results = [_NUMBERS[char] for char in outputs]
     return signature(results[0] if len(results) == 1 else types.Tuple(results), *(_NUMBERS[char] for char in inputs))
-
-
-# Numba reads from these what it is to pass: as many arguments as they have, after its context.
-_TYPING: dict[int, Callable[[Any], Any]] = {
-    1: lambda typing: lambda _, a: typing(a),
-    2: lambda typing: lambda _, a, b: typing(a, b),
-    3: lambda typing: lambda _, a, b, c: typing(a, b, c),
-    4: lambda typing: lambda _, a, b, c, d: typing(a, b, c, d),
-    5: lambda typing: lambda _, a, b, c, d, e: typing(a, b, c, d, e),
-}
 
 
 def _call(context: Any, builder: Any, symbol: str, typed: Any, arguments: Any) -> Any:

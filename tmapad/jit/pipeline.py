@@ -10,7 +10,7 @@ from numba.core import compiler, errors, ir, ir_utils, types
 from numba.core.ccallback import CFunc
 from numba.core.compiler_machinery import AnalysisPass, FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
-from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.registry import cpu_target
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, MakeFunctionToJitFunction
 
@@ -19,6 +19,7 @@ from tmapad.jit import special
 from tmapad.jit.composite import OF_TWO, UNKNOWN
 from tmapad.jit.division import DivideIEEE
 from tmapad.jit.given import is_whole
+from tmapad.jit.helping import Helper, Written
 from tmapad.jit.lifting import LiftCaptures, Lifting, Space
 from tmapad.jit.marking import LowerWithMarkers, pretend
 from tmapad.jit.natives import registered_function
@@ -26,6 +27,8 @@ from tmapad.jit.opaque import CallOpaque, opaque_function, special_function
 from tmapad.jit.raises import with_bare_raises
 from tmapad.jit.references import References, python_code_of
 from tmapad.jit.scalar import OPAQUE
+from tmapad.jit.walrus import stored_first
+from tmapad.jit.written import FORMS, form_of
 
 
 class Helpers:
@@ -77,6 +80,7 @@ class Helpers:
         )
         self.ieee = options.get("error_model") == "numpy"
         self._dispatchers: dict[tuple[FunctionType, tuple[Any, ...]], Any] = {}
+        self._written: dict[Any, Written] = {}
         self.pipeline = type("Pipeline", (_Pipeline,), {"helpers": self})
 
     @contextmanager
@@ -85,7 +89,7 @@ class Helpers:
 
         Gives the function to compile in its place.
         """
-        dispatcher = self._dispatcher(function, ())
+        dispatcher = self._dispatcher(function)
         with dispatcher._compiling_counter:
             yield dispatcher.py_func
 
@@ -96,8 +100,14 @@ class Helpers:
             return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
         if (given := self._whole(value)) is not None:
             return registered_function(given, None if self.lifting is None else self.lifting.references)
-        if isinstance(value, FunctionType) and (_is_array_function(value) or _is_known_to_numba(value)):
+        if (
+            isinstance(value, FunctionType)
+            and value not in FORMS
+            and (_is_array_function(value) or _is_known_to_numba(value))
+        ):
             return value
+        if (form := form_of(value, is_called=count is not None)) is not None:
+            return self._written.setdefault(value, Written(value, form, self._dispatcher))
         function = python_code_of(value)
         if function is None and isinstance(value, Registered):
             return self.replacement(value.implementation.ufunc)  # type: ignore[attr-defined]
@@ -107,7 +117,7 @@ class Helpers:
             if value in UNKNOWN:
                 return opaque_function(OPAQUE + UNKNOWN[value])
             if count == 2 and value in OF_TWO:
-                return self._dispatcher(OF_TWO[value], ())
+                return self._dispatcher(OF_TWO[value])
         return value if function is None else self._dispatcher(function, _declared(value))
 
     def _whole(self, value: Any) -> Registered | None:
@@ -124,17 +134,26 @@ class Helpers:
         results = [one for dispatcher in self._dispatchers.values() for one in dispatcher.overloads.values()]
         return [(one.fndesc.llvm_func_name, one.library) for one in results]
 
-    def _dispatcher(self, function: FunctionType, signatures: tuple[Any, ...]) -> Any:
+    def _dispatcher(self, function: FunctionType, signatures: tuple[Any, ...] = ()) -> Any:
         key = function, signatures
         if key not in self._dispatchers:
             read = function if self.lifting is None else self.lifting.applied(function)
-            dispatcher = CPUDispatcher(with_bare_raises(read), {}, dict(self.options), pipeline_class=self.pipeline)
+            dispatcher = Helper(
+                stored_first(with_bare_raises(read)), {}, dict(self.options), pipeline_class=self.pipeline
+            )
             self._dispatchers[key] = dispatcher
             for signature in signatures:
                 dispatcher.compile(signature)
             if signatures:
                 dispatcher.disable_compile()
         return self._dispatchers[key]
+
+
+def _is_replaced(value: Any) -> bool:
+    """Whether something else may be called in the place of what a module has."""
+    if python_code_of(value) is not None or form_of(value, is_called=False) is not None:
+        return True
+    return isinstance(value, Registered | np.ufunc | BuiltinFunctionType)
 
 
 def _declared(value: Any) -> tuple[Any, ...]:
@@ -192,9 +211,7 @@ class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
                 value, count = statement.value, counts.get(statement.target.name)
                 if isinstance(value, ir.Expr) and value.op == "getattr":
                     old = getattr(_owner(state.func_ir, value.value), value.attr, None)
-                    if python_code_of(old) is None and not isinstance(old, Registered | np.ufunc | BuiltinFunctionType):
-                        continue
-                    if (new := replacement(old, count)) is old:
+                    if not _is_replaced(old) or (new := replacement(old, count)) is old:
                         continue
                     # In place of the old value: the definitions that Numba keeps of a variable refer to it.
                     definitions = state.func_ir._definitions[statement.target.name]

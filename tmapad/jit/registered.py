@@ -23,6 +23,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from tmapad._protocol import ArgType, GivenDerivative, Implementation, Registered
+from tmapad.jit.arity import calling
 from tmapad.jit.canonical import to_be_inlined
 from tmapad.jit.emit import real
 from tmapad.jit.given import inner, python_of, with_parts
@@ -185,20 +186,11 @@ def _of_ufunc(ufunc: np.ufunc, types: str) -> ScalarIR | None:
     """What compiled code runs for a ufunc that is not registered, if it knows that one for these types."""
     from tmapad.jit.frontend import scalar_ir  # which imports Numba
 
-    try:
-        scalar = scalar_ir(_CALLING[ufunc.nin](ufunc), types.partition("->")[0])
-    except (TypeError, KeyError):
+    try:  # a ufunc has no code to compile; what calls one has
+        scalar = scalar_ir(calling(ufunc, ufunc.nin), types.partition("->")[0])
+    except TypeError:
         return None
     return scalar if f"{scalar.in_chars}->{scalar.out_chars}" == types else None
-
-
-# A ufunc has no code to compile; what calls one has.
-_CALLING: dict[int, Callable[[Any], Any]] = {
-    1: lambda f: lambda a: f(a),  # noqa: PLW0108
-    2: lambda f: lambda a, b: f(a, b),  # noqa: PLW0108
-    3: lambda f: lambda a, b, c: f(a, b, c),  # noqa: PLW0108
-    4: lambda f: lambda a, b, c, d: f(a, b, c, d),  # noqa: PLW0108
-}
 
 
 class _Compiling(threading.local):
