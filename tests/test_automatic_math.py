@@ -1,6 +1,6 @@
 """Python's `math` in functions whose derivative is automatic: every name of it, against Python and dual numbers."""
 
-# mypy: disable-error-code="arg-type, call-arg, no-untyped-call" - of what is refused
+# mypy: disable-error-code="arg-type, call-arg, no-untyped-call"
 
 import cmath
 import itertools

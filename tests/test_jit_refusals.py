@@ -122,17 +122,18 @@ def unknown_to_numba(x: float) -> float:
          'add(float64, Literal[str](a)) (line {}: `return y + "a"')),
         (no_such_attribute, ("cannot compile no_such_attribute: Unknown attribute 'size' of type float64 (line {}: "
          "`return x.size")),
-        (unknown_to_numba, "cannot compile unknown_to_numba: Use of unsupported NumPy function 'numpy.i0'"),
+        (unknown_to_numba, ("cannot compile unknown_to_numba: Numba has no compiled form of np.i0, or not for this (line "
+         "{}: `return x * np.i0(x)")),
         (unlike_branches, ("cannot compile unlike_branches: Can't unify return type from the following types: "
          "Literal[str](negative), float64 (line {}: `")),
         (with_block, ("cannot compile with_block: a function that is mapped has no with blocks (line {}: "
          "`with numba.objmode(")),
-        (drawing, ("drawing cannot be mapped: it draws random numbers, so its results would depend on the threads; "
-         "draw them before and pass them as an argument")),
-        (drawing_with_numpy, "drawing_with_numpy cannot be mapped: it draws random numbers"),
-        (drawing_in_a_helper, "drawing_in_a_helper cannot be mapped: it draws random numbers"),
-        (printing, ("printing cannot be mapped: it runs Python code (print, objmode or a Python callback), for which "
-         "threads would have to wait for each other; leave that out of the function")),
+        (drawing, ("cannot compile drawing: it draws random numbers, so its results would depend on the threads; draw "
+         "them before and pass them as an argument (line {}: `return x + random.random()`)")),
+        (drawing_with_numpy, "cannot compile drawing_with_numpy: it draws random numbers"),
+        (drawing_in_a_helper, "cannot compile drawing_in_a_helper: it draws random numbers"),
+        (printing, ("cannot compile printing: it prints, for which threads would have to wait for each other; leave "
+         "that out of the function (line {}: `print(x)`)")),
         (nothing, "nothing returns None, or raises whatever it is given" + RETURN),
         (always_raising, "always_raising returns None, or raises whatever it is given" + RETURN),
         (sometimes_nothing, "sometimes_nothing returns float64 for some arguments and None for others" + RETURN),

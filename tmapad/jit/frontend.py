@@ -4,6 +4,7 @@ Numba types and lowers the function, with as little optimisation as it can be ta
 function calls is then moved into it and its memory into registers: that is the form `ScalarIR` describes.
 """
 
+import dis
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -212,8 +213,18 @@ def _out_chars(function: FunctionType, return_type: Any) -> str:
         return str(as_dtype(types.unliteral(return_type)).char)
     raise TypeError(
         f"{function.__name__} returns {_in_words(return_type)}; it must return a number, or a tuple of at "
-        "least two numbers for several results"
+        f"least two numbers for several results{source_line(function, _only_return(function))}"
     )
+
+
+def _only_return(function: FunctionType) -> int | None:
+    """The line of the `return`, if there is one."""
+    lines = {
+        instruction.positions.lineno
+        for instruction in dis.get_instructions(function)
+        if instruction.opname in ("RETURN_VALUE", "RETURN_CONST") and instruction.positions is not None
+    }
+    return lines.pop() if len(lines) == 1 else None
 
 
 def _in_words(return_type: Any) -> str:

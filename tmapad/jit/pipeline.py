@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
-from numba.core import compiler, errors, ir, ir_utils, types
+from numba.core import compiler, errors, ir, types
 from numba.core.ccallback import CFunc
 from numba.core.compiler_machinery import AnalysisPass, FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
@@ -20,12 +20,13 @@ from tmapad.jit.composite import OF_TWO, UNKNOWN
 from tmapad.jit.division import DivideIEEE
 from tmapad.jit.given import is_whole
 from tmapad.jit.helping import Helper, Written
-from tmapad.jit.lifting import LiftCaptures, Lifting, Space
+from tmapad.jit.lifting import LiftCaptures, Lifting
 from tmapad.jit.marking import LowerWithMarkers, pretend
 from tmapad.jit.natives import registered_function
 from tmapad.jit.opaque import CallOpaque, opaque_function, special_function
 from tmapad.jit.raises import with_bare_raises
 from tmapad.jit.references import References, python_code_of
+from tmapad.jit.refusals import RefuseEarly, owner, refuse_instructions
 from tmapad.jit.scalar import OPAQUE
 from tmapad.jit.walrus import stored_first
 from tmapad.jit.written import FORMS, form_of
@@ -139,7 +140,10 @@ class Helpers:
         if key not in self._dispatchers:
             read = function if self.lifting is None else self.lifting.applied(function)
             dispatcher = Helper(
-                stored_first(with_bare_raises(read)), {}, dict(self.options), pipeline_class=self.pipeline
+                refuse_instructions(stored_first(with_bare_raises(read))),
+                {},
+                dict(self.options),
+                pipeline_class=self.pipeline,
             )
             self._dispatchers[key] = dispatcher
             for signature in signatures:
@@ -179,18 +183,6 @@ def _is_known_to_numba(function: FunctionType) -> bool:
     return isinstance(known, types.Callable)
 
 
-def _owner(func_ir: Any, variable: Any) -> Any:
-    """What a variable holds that was read from outside, or the module in a module; None for all else."""
-    definition = ir_utils.guard(ir_utils.get_definition, func_ir, variable)
-    if isinstance(definition, ir.Global | ir.FreeVar):
-        return definition.value
-    if not isinstance(definition, ir.Expr) or definition.op != "getattr":
-        return None
-    owner, name = _owner(func_ir, definition.value), definition.attr
-    value = owner.constant(name) if isinstance(owner, Space) else getattr(owner, name, None)
-    return value if isinstance(owner, Space | ModuleType) and isinstance(value, ModuleType) else None
-
-
 @register_pass(mutates_CFG=False, analysis_only=False)
 class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
     """Call the functions as `Helpers` compiles them."""
@@ -210,7 +202,7 @@ class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
             for statement in block.find_insts(ir.Assign):
                 value, count = statement.value, counts.get(statement.target.name)
                 if isinstance(value, ir.Expr) and value.op == "getattr":
-                    old = getattr(_owner(state.func_ir, value.value), value.attr, None)
+                    old = getattr(owner(state.func_ir, value.value), value.attr, None)
                     if not _is_replaced(old) or (new := replacement(old, count)) is old:
                         continue
                     # In place of the old value: the definitions that Numba keeps of a variable refer to it.
@@ -226,23 +218,6 @@ class ReplaceHelpers(FunctionPass):  # type: ignore[misc]
                     continue
                 changed = True
         return changed
-
-
-@register_pass(mutates_CFG=False, analysis_only=True)
-class RefuseContexts(AnalysisPass):  # type: ignore[misc]
-    """Say what is wrong with a `with` block: Numba knows a few, of which none makes sense here."""
-
-    _name = "tmapad_refuse_contexts"
-
-    def __init__(self) -> None:
-        AnalysisPass.__init__(self)
-
-    def run_pass(self, state: Any) -> bool:
-        """Raise if there is one."""
-        for block in state.func_ir.blocks.values():
-            for statement in block.find_insts(ir.EnterWith):
-                raise errors.UnsupportedError("a function that is mapped has no with blocks", statement.loc)
-        return False
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -276,7 +251,7 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
 
     def define_pipelines(self) -> list[Any]:
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(RefuseContexts, IRProcessing)
+        passes.add_pass_after(RefuseEarly, IRProcessing)
         passes.add_pass_after(LiftCaptures, InlineClosureLikes)
         passes.add_pass_after(ReplaceHelpers, MakeFunctionToJitFunction)
         passes.add_pass_after(DivideIEEE, NopythonTypeInference)

@@ -23,6 +23,8 @@ from tmapad.jit.scalar import OPAQUE
 
 Form = Callable[..., Any]
 
+PRODUCTS = "products of arrays are made by SciPy's BLAS, which Numba asks Python for: write the sums as loops"
+
 _NAMES = {
     "np": np,
     "math": math,
@@ -201,8 +203,14 @@ def _fix(x: Any, out: Any = None) -> Any:
     return _made("x", "np.trunc(x)")
 
 
-def _dot(a: Any, b: Any, out: Any = None) -> Any:
-    return _made("a, b", "a * b") if _is_number(a) and _is_number(b) and _is_none(out) else None
+def _product(a: Any, b: Any, **options: Any) -> Any:
+    if options or not _is_number(a) or not _is_number(b):
+        raise errors.TypingError(PRODUCTS)
+    return _made("a, b", "a * b")
+
+
+def _product_of_arrays(*_: Any, **options: Any) -> Any:
+    raise errors.TypingError(PRODUCTS)
 
 
 def _float(x: Any = 0.0, /) -> Any:
@@ -240,7 +248,12 @@ FORMS: dict[Hashable, Form] = {
     np.clip: _clip,
     np.where: _where,
     np.fix: _fix,
-    np.dot: _dot,
+    np.dot: _product,
+    np.vdot: _product_of_arrays,
+    np.matmul: _product_of_arrays,
+    np.convolve: _product_of_arrays,
+    np.correlate: _product_of_arrays,
+    builtins.repr: _str,
     builtins.any: _truth("any", " or ", "False"),
     builtins.all: _truth("all", " and ", "True"),
 }
