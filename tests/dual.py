@@ -366,8 +366,14 @@ def as_complex(real: Number, imag: Number = 0.0) -> Number:
     return real + 1j * imag if isinstance(real, Dual) or isinstance(imag, Dual) else complex(real, imag)
 
 
-def clipped(x: Number, low: Number, high: Number) -> Number:
-    return min(max(x, low), high)
+def clipped(x: Number, low: Number = None, high: Number = None, **bounds: Number) -> Number:
+    low, high = bounds.get("min", bounds.get("a_min", low)), bounds.get("max", bounds.get("a_max", high))
+    x = x if low is None else max(x, low)
+    return x if high is None else min(x, high)
+
+
+def cardinal_sine(x: Number) -> Number:
+    return ELEMENTARY["sin"](x * math.pi) / (x * math.pi) if x else 0 * x + 1.0
 
 
 MATH = SimpleNamespace(
@@ -417,6 +423,12 @@ NP = SimpleNamespace(
     ones=lambda shape: LocalArray(shape, 1.0),
     full=LocalArray,
     array=array,
+    clip=clipped,
+    sinc=cardinal_sine,
+    nan_to_num=lambda x: x if math.isfinite(primal(x)) else float(np.nan_to_num(primal(x))),
+    angle=lambda z: _argument(z),
+    dot=multiply,
+    **{name: step(getattr(np, name)) for name in ("fix", "round", "around", "isclose")},
     real=lambda z: z.real,
     imag=lambda z: z.imag,
     conj=lambda z: z.conjugate(),

@@ -341,6 +341,57 @@ def nested_functions(x: float, y: float) -> float:
     return inner(x) * times(y) + (lambda z: z * z)(x)
 
 
+def keyword_only_helper(x: float, *, k: float, shift: float = 0.25) -> float:
+    return x * k + shift
+
+
+def variadic_helper(x: float, *rest: float, k: float = 1.0) -> float:
+    total = x * k
+    for one in rest:
+        total += one * one
+    return total * len(rest)
+
+
+def calls_with_keywords(x: float, y: float) -> tuple[float, ...]:
+    return (
+        keyword_only_helper(x, k=y),
+        keyword_only_helper(shift=y, k=2.0, x=x),
+        keyword_only_helper(y, shift=x * y, k=x),
+        variadic_helper(x, y, x),
+        variadic_helper(x, y, k=y) * helper_of_several(*(x, y))[0],
+    )
+
+
+def nonlocal_variable(x: float, y: float) -> float:
+    total = x
+
+    def add(z: float, times: float = y) -> float:
+        nonlocal total
+        total = total + z * times
+        return total
+
+    return add(y) * add(x) + total
+
+
+def assignment_expressions(x: float, y: float) -> float:
+    if (z := x * y) > 0.5:
+        return z * x
+    total = z if (w := z + 1.0) > y else w
+    while (total := total * 0.5 + x) > 1.0 and (n := total) < 100.0:
+        x -= n * 0.25
+    return total * (v := y) + v
+
+
+def truth(x: float, y: float) -> tuple[float, ...]:
+    return (
+        x if any((x > 1.0, y > 0.0)) else y,
+        x if all((x, y, 1)) else y,
+        any(()) * x + all(()) * y,
+        float(x > y) * x + float(bool(x)) * y,
+        bool(int(x)) * y + int(x > 1.0) * x + int(y) * x,
+    )
+
+
 def default_argument(x: float, y: float = 1.5) -> float:
     return x**2 * y
 
@@ -425,7 +476,7 @@ TWO = [
     augmented_assignment, rebound_argument, tuples, tuple_in_a_loop, tuple_indexed_by_data,
     array_indexed_by_data, array_of_two_axes, array_of_complex_numbers, arrays_handed_on,
     calls_helpers, nested_functions, default_argument, builtins, powers, remainders, more_from_math, from_numpy,
-    from_cmath,
+    from_cmath, calls_with_keywords, nonlocal_variable, assignment_expressions, truth,
 ]  # fmt: skip
 
 

@@ -122,8 +122,8 @@ def unknown_to_numba(x: float) -> float:
          'add(float64, Literal[str](a)) (line {}: `return y + "a"')),
         (no_such_attribute, ("cannot compile no_such_attribute: Unknown attribute 'size' of type float64 (line {}: "
          "`return x.size")),
-        (unknown_to_numba, ("cannot compile unknown_to_numba: Numba has no compiled form of np.i0, or not for this (line "
-         "{}: `return x * np.i0(x)")),
+        (unknown_to_numba, ("cannot compile unknown_to_numba: Numba has no compiled form of np.i0, or not for this "
+         "(line {}: `return x * np.i0(x)")),
         (unlike_branches, ("cannot compile unlike_branches: Can't unify return type from the following types: "
          "Literal[str](negative), float64 (line {}: `")),
         (with_block, ("cannot compile with_block: a function that is mapped has no with blocks (line {}: "
