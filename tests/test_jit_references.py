@@ -14,6 +14,7 @@ from run_loop import run
 
 from tmapad.jit import PythonFunction, as_inputs, frontend, python_function
 from tmapad.jit.references import References
+from tmapad.jit.tokens import Address, token
 
 F8 = np.dtype("f8")
 
@@ -303,3 +304,19 @@ def test_what_is_captured() -> None:
     rate = 5.0
     assert p.captured()[3][1] == 5.0
     assert made(lambda x: x * math.pi).captures() == []
+
+
+DISTINCT = [
+    *(0.0, -0.0, 0, False, None, "0", b"0", 0j, complex(0.0, -0.0), math.nan, np.float64(0.0), np.float32(0.0)),
+    *(np.int64(0), np.bool_(False), (), (0,), (0.0,), (-0.0,), (False,), ((0,),), object(), math, np.sin),
+]
+
+
+def test_tokens_of_constants() -> None:
+    """The question is asked in two places, and answered in one: for what is bound, and for what is read."""
+    for i, one in enumerate(DISTINCT):
+        assert [token(one) == token(other) for other in DISTINCT] == [i == j for j in range(len(DISTINCT))]
+    assert token((1.5, ("a", math.nan))) == token((1.5, ("a", math.nan)))
+    assert hash(token((0.0, object()))) is not None
+    assert isinstance(token(math), Address)
+    assert token((math, 1), lambda value: "found" if value is math else None) == (tuple, "found", (int, 1))

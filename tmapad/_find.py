@@ -17,6 +17,7 @@ from tmapad._pointers import pointer
 from tmapad._protocol import REGISTRY, Implementation, identity
 from tmapad._ufuncs import TableForm, Ufunc, ufunc
 from tmapad.jit import PythonFunction, bound_by, call_bound, capture_type, code_of, python_function
+from tmapad.jit.tokens import token
 
 ACCEPTED = (
     "a Python or njit function, a method or an object that is called, a ufunc, a ctypes or cffi function pointer, "
@@ -158,17 +159,7 @@ def resolve(f: Any) -> Resolved:
 def _token(value: Any) -> Hashable:
     """What stands for a bound value: the type of one that is captured, a constant itself."""
     kind = capture_type(value)
-    return _constant_token(value) if kind is None else kind
-
-
-def _constant_token(value: Any) -> Hashable:
-    if isinstance(value, tuple):
-        return (type(value), *map(_constant_token, value))
-    if isinstance(value, float | complex) and not isinstance(value, np.generic):
-        return (type(value), np.array(value).tobytes())
-    if isinstance(value, np.generic):
-        return (value.dtype, value.tobytes())
-    return (type(value), value) if value is None or isinstance(value, (int, str, bytes)) else id(value)
+    return token(value) if kind is None else kind
 
 
 def _representative(value: Any) -> Any:

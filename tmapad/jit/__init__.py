@@ -6,6 +6,7 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `function`         what the rest of the package uses: a Python function as an implementation
 `arguments`        its arguments, and the types they are given as
 `references`       what it reads from outside itself, and whether that is still the same
+`tokens`           whether two constants are compiled alike
 `captures`         what of that is given to its loops as arguments
 `lifting`          how the code that Numba compiles reads these
 `compiling`        a thread to compile on, which no signal interrupts

@@ -27,6 +27,7 @@ from tmapad._protocol import REGISTRY, Implementation, Registered, identity
 from tmapad.jit.captures import Capture, Place, capture_type
 from tmapad.jit.given import is_whole, python_of, with_parts
 from tmapad.jit.raises import bare
+from tmapad.jit.tokens import Address, token
 
 MISSING = object()
 GLOBAL, CELL, DEFAULT, MODULE, ATTRIBUTE, ARGUMENT = (
@@ -227,35 +228,29 @@ class References:
         references = [
             (reference.path, reference.kind, reference.capture, self._token_of(reference)) for reference in self.all
         ]
-        registered = [(name, _Address(id(given))) for name, given in self._of_packages]
+        registered = [(name, Address(id(given))) for name, given in self._of_packages]
         return (*functions, *references, *registered)
 
     def kept(self) -> list[Any]:
         """Objects that `tokens` names by their address: nothing else may get it while the tokens are compared."""
         constants = [reference.value for reference in self.all if reference.capture is None]
-        named = [value for value in _flat(tuple(constants)) if isinstance(self._token(value), _Address)]
+        named = [value for value in _flat(tuple(constants)) if isinstance(self._token(value), Address)]
         return [*named, *self.registered.values()]
 
     def _token_of(self, reference: Reference) -> Any:
         return self._token(reference.value) if reference.capture is None else self.captures[reference.capture].type
 
-    def _token(self, value: Any) -> Any:
-        """What stands for `value` when two are compared: numbers by their bits, most other objects by identity."""
-        if isinstance(value, tuple):
-            return (type(value), *map(self._token, value))
-        if isinstance(value, np.generic):
-            return (value.dtype, value.tobytes())
-        if isinstance(value, float | complex):
-            return (type(value), np.array(value).tobytes())
-        if value is None or isinstance(value, int | str | bytes):
-            return (type(value), value)
+    def _token(self, value: Any) -> Hashable:
+        return token(value, self._token_of_object)
+
+    def _token_of_object(self, value: Any) -> Hashable | None:
+        """What stands for one whose contents are compared as well, or that something else stands for."""
         if (given := self.stands_for(value)) is not None:
-            return _Address(id(given))
+            return Address(id(given))
         if isinstance(value, FunctionType) and id(value) in self._numbers:
-            return ("function", self._numbers[id(value)])  # whose own content is compared as well
-        if (number := self.held(value)) is not None:
-            return ("object", number)  # whose attributes are compared
-        return _Address(id(value))
+            return ("function", self._numbers[id(value)])
+        number = self.held(value)
+        return None if number is None else ("object", number)
 
     def _visit(self, function: FunctionType, path: str) -> None:
         if (id(function), self._reader) in self._visited:
@@ -408,10 +403,6 @@ class References:
         self.captures.append(Capture(path, kind, constant, place))
         # The value itself is not kept: it may be a large array.
         return replace(reference, path=path, value=MISSING, capture=len(self.captures) - 1)
-
-
-class _Address(int):
-    """The address of an object, as a token."""
 
 
 def python_code_of(value: Any) -> FunctionType | None:
