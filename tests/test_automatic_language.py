@@ -362,6 +362,23 @@ def calls_with_keywords(x: float, y: float) -> tuple[float, ...]:
     )
 
 
+class Line:
+    """With a method that takes arguments in every way."""
+
+    def __init__(self, slope: float) -> None:
+        self.slope = slope
+
+    def at(self, x: float, scale: float = 2.0, *, shift: float) -> float:
+        return self.slope * x * scale + shift
+
+
+LINE = Line(2)  # an int, which is no capture
+
+
+def calls_a_method_with_keywords(x: float, y: float) -> float:
+    return LINE.at(x, shift=y) + LINE.at(y, 3.0, shift=x) * LINE.at(shift=x, x=y)
+
+
 def nonlocal_variable(x: float, y: float) -> float:
     total = x
 
@@ -476,7 +493,8 @@ TWO = [
     augmented_assignment, rebound_argument, tuples, tuple_in_a_loop, tuple_indexed_by_data,
     array_indexed_by_data, array_of_two_axes, array_of_complex_numbers, arrays_handed_on,
     calls_helpers, nested_functions, default_argument, builtins, powers, remainders, more_from_math, from_numpy,
-    from_cmath, calls_with_keywords, nonlocal_variable, assignment_expressions, truth,
+    from_cmath, calls_with_keywords, calls_a_method_with_keywords,
+    nonlocal_variable, assignment_expressions, truth,
 ]  # fmt: skip
 
 

@@ -19,8 +19,8 @@ class Interface:
     It takes a keyword-only argument for the last one of those given by position.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._signature, self._name = inspect.signature(function), function.__name__
+    def __init__(self, signature: inspect.Signature, name: str) -> None:
+        self._signature, self._name = signature, name
         self.parameters: Mapping[str, inspect.Parameter] = {
             name: one.replace(kind=one.POSITIONAL_OR_KEYWORD) if one.kind is one.KEYWORD_ONLY else one
             for name, one in self._signature.parameters.items()
@@ -39,6 +39,11 @@ class Interface:
         except TypeError as error:
             raise errors.TypingError(f"{self._name}() got other arguments than it takes: {error}") from None
 
+    def of_method(self) -> "Interface":
+        """Those without the first, of a function that is bound to an object."""
+        _, *others = self._signature.parameters.values()
+        return Interface(self._signature.replace(parameters=others), self._name)
+
     def __str__(self) -> str:
         return str(self._signature)
 
@@ -48,7 +53,7 @@ class Helper(CPUDispatcher):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(function, *args, **kwargs)
-        self._compiler.pysig = Interface(function)
+        self._compiler.pysig = Interface(inspect.signature(function), function.__name__)
 
 
 class WrittenType(types.Callable, types.Opaque):  # type: ignore[misc]

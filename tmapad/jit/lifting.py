@@ -103,8 +103,11 @@ class MethodType(types.Dispatcher):  # type: ignore[misc]
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         """Type the call of the function with the object as first argument."""
-        signature = super().get_call_type(context, (self.this, *args), kws)
-        return signature if signature is None else signature.as_method()
+        typed = super().get_call_type(context, (self.this, *args), kws)
+        if typed is None:
+            return None
+        this, *others = typed.args
+        return typed.replace(args=tuple(others), recvr=this, pysig=typed.pysig.of_method())
 
 
 for opaque in (ReaderType, SpaceType, MethodType):
