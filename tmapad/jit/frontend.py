@@ -213,7 +213,7 @@ def _out_chars(function: FunctionType, return_type: Any) -> str:
         return str(as_dtype(types.unliteral(return_type)).char)
     raise TypeError(
         f"{function.__name__} returns {_in_words(return_type)}; it must return a number, or a tuple of at "
-        f"least two numbers for several results{source_line(function, _only_return(function))}"
+        f"least two numbers for several results{source_line(function.__code__.co_filename, _only_return(function))}"
     )
 
 
