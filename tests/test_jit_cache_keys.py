@@ -328,9 +328,10 @@ ENVIRONMENT: list[tuple[Any, str, Any]] = [
     (keys, "__version__", "9.9"),
     (sys, "version", "9.9"),
     (np, "__version__", "9.9"),
-    (llvmlite, "__version__", "9.9"),
-    (llvmlite.binding, "get_host_cpu_name", lambda: "pentium"),
-    (llvmlite.binding, "get_process_triple", lambda: "m68k-unknown-linux"),
+    (sys, "platform", "hurd"),
+    (keys, "processor", lambda: b"pentium"),
+    (keys, "_llvm_library", lambda: "libllvmlite.so 1 1"),
+    (keys, "_version_of", lambda package: "9.9" if package == "llvmlite" else ""),
     (keys, "_version_of", lambda package: "9.9" if package == "numba" else ""),
     (keys, "_version_of", lambda package: "9.9" if package == "scipy" else ""),
     (keys, "_c_library", lambda: "glibc 9.9"),
@@ -338,14 +339,7 @@ ENVIRONMENT: list[tuple[Any, str, Any]] = [
 ]
 
 
-def with_fewer_features() -> Any:
-    features = llvmlite.binding.get_host_cpu_features()
-    first = next(name for name, present in features.items() if present)
-    features[first] = False
-    return lambda: features
-
-
-@pytest.mark.parametrize(("owner", "name", "value"), [*ENVIRONMENT, (llvmlite.binding, "get_host_cpu_features", None)])
+@pytest.mark.parametrize(("owner", "name", "value"), ENVIRONMENT)
 def test_another_environment_has_another_key(
     owner: Any, name: str, value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,11 +348,36 @@ def test_another_environment_has_another_key(
     assert before == find() == keys.environment()
     known = key(closure(1))
     with monkeypatch.context() as patched:
-        patched.setattr(owner, name, value or with_fewer_features())
+        patched.setattr(owner, name, value)
         after = find()
     monkeypatch.setattr(keys, "environment", lambda: after)
     assert after not in (before, None)
     assert key(closure(1)) not in (known, None)
+
+
+def test_where_the_processor_is_not_asked_llvm_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "processor", lambda: None)
+    known = keys._processor()
+    for name in ("get_host_cpu_name", "get_process_triple"):
+        with monkeypatch.context() as patched:
+            patched.setattr(llvmlite.binding, name, lambda: "m68k")
+            assert keys._processor() != known
+    features = llvmlite.binding.get_host_cpu_features()
+    features[next(name for name, present in features.items() if present)] = False
+    monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: features)
+    assert keys._processor() != known
+
+
+def test_without_llvmlite_nothing_is_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = keys._origin
+    monkeypatch.setattr(keys, "_origin", lambda package: None if package == "llvmlite" else origin(package))
+    with pytest.raises(ImportError, match="there is no llvmlite"):
+        keys._llvm_library()
+    assert keys.environment.__wrapped__() is None
+
+
+def test_the_library_of_llvmlite_is_found() -> None:
+    assert ".so" in keys._llvm_library() or ".dylib" in keys._llvm_library() or ".dll" in keys._llvm_library()
 
 
 def test_installed_packages_have_versions() -> None:

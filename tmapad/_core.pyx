@@ -35,7 +35,7 @@ The parts of this file, which are compiled as one: ``_core_loops.pxi`` (A), ``_c
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from cython.parallel cimport prange
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from libc.string cimport memcpy
 
 cimport numpy as cnp
@@ -68,6 +68,11 @@ cdef extern from "_process.h" nogil:
     int startable "tmapad_startable"(int wanted) noexcept
     int startable_team "tmapad_startable_team"(int workers) noexcept
     bint exception_pending "tmapad_exception_pending"() noexcept
+
+cdef extern from "_processor.h" nogil:
+    enum:
+        PROCESSOR_WORDS "TMAPAD_PROCESSOR_WORDS"
+    int processor_words "tmapad_processor"(uint32_t *words) noexcept
 
 cdef extern from "<fenv.h>" nogil:
     ctypedef struct fenv_t:
@@ -172,3 +177,10 @@ def openmp_max_threads():
 def in_forked_child():
     """Whether this process was forked from one that had imported tmapad."""
     return bool(forked)
+
+
+def processor():
+    """What the processor says of itself, as bytes; None if it is none that is asked."""
+    cdef uint32_t words[PROCESSOR_WORDS]
+    cdef int count = processor_words(words)
+    return (<char *>words)[:count * sizeof(uint32_t)] if count else None

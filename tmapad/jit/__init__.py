@@ -14,6 +14,8 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `cache`            compiled code on disk
 `place`            the directory for it, and whether that is safe
 `keys`             what compiled code depends on, as a key
+`digests`          digests of such things
+`loader`           object code in memory, of the simplest kind, without llvmlite
 `frontend`         Python function -> scalar IR, with Numba
 `pipeline`         what is changed in Numba's compilation
 `helping`          the functions that a compiled one calls, as Numba knows them

@@ -1,21 +1,23 @@
 """Compiled kernels on disk, for later processes.
 
 An entry is one file. It starts with a line that names the format and the digest of the rest; then come a line
-of JSON and the object code. What cannot be read, or is not what was written, counts as absent; what cannot be
-written is not. None of this is an error, for without a cache everything works, only more slowly.
+of Python literals and the object code. What cannot be read, or is not what was written, counts as absent; what
+cannot be written is not. None of this is an error, for without a cache everything works, only more slowly.
 """
 
 import os
 import re
 import stat
 import time
+from ast import literal_eval
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tmapad.jit.digests import digest
 from tmapad.jit.place import make, place, problem
 
-FORMAT = b"tmapad kernel 1"
+FORMAT = b"tmapad kernel 2"
 DEFAULT_SIZE = 256  # MB
 MB = 10**6
 
@@ -32,7 +34,7 @@ _ADDED = 1 / 32
 
 
 class Record(NamedTuple):
-    """A compiled kernel: its object code, and what else must be known to run it, as JSON can hold it."""
+    """A compiled kernel: its object code, and what else must be known to run it, as literals."""
 
     header: dict[str, Any]
     code: bytes
@@ -82,28 +84,20 @@ def _limit() -> float:
 
 
 def _packed(key: str, record: Record) -> bytes:
-    import json
-
     # The key is in it too: a file under another name is another entry.
-    body = b"%s\n%s" % (json.dumps({"key": key, **record.header}).encode(), record.code)
-    return b"%s %s\n%s" % (FORMAT, _digest(body), body)
+    header = ascii({"key": key, **record.header})
+    literal_eval(header)  # which is how it is read
+    body = b"%s\n%s" % (header.encode(), record.code)
+    return b"%s %s\n%s" % (FORMAT, digest(body).encode(), body)
 
 
 def _unpacked(key: str, content: bytes) -> Record | None:
-    import json
-
     start, _, body = content.partition(b"\n")
-    if start != b"%s %s" % (FORMAT, _digest(body)):
+    if start != b"%s %s" % (FORMAT, digest(body).encode()):
         return None
     line, _, code = body.partition(b"\n")
-    header = json.loads(line)
+    header = literal_eval(line.decode())
     return Record(header, code) if header.pop("key") == key else None
-
-
-def _digest(content: bytes) -> bytes:
-    from hashlib import sha256
-
-    return sha256(content).hexdigest().encode()
 
 
 def _read(path: Path) -> bytes | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,13 +16,16 @@ import numpy as np
 from tmapad._core import LARGEST_LOOP, Loop
 from tmapad._errors import NoDerivativeError
 from tmapad._protocol import ArgType, Registered
-from tmapad.jit import arguments, cache, keys
+from tmapad.jit import arguments, cache, keys, loader
 from tmapad.jit.captures import Capture
 from tmapad.jit.compiling import undisturbed
 from tmapad.jit.forks import importing
 from tmapad.jit.given import Source
 from tmapad.jit.references import MISSING, References, attribute, is_numba, is_plain, python_code_of
 from tmapad.jit.scalar import LOOP, ScalarIR, holds_address
+
+if TYPE_CHECKING:
+    from tmapad.jit.engine import Engine
 
 OLDEST_NUMBA = (0, 62)
 
@@ -338,7 +341,7 @@ class PythonFunction:
             record = None if key is None else cache.load(key)
             if record is not None:
                 with suppress(RuntimeError):  # it calls what is not there: it is compiled, which fails likewise or not
-                    loop = self._loaded(record, state.compiled)
+                    loop = self._loaded(record, state.compiled, loader.load(record.code))
                     if self._current().version == state.version:
                         return self._keep(state, variant, loop)
         return None
@@ -464,9 +467,7 @@ class PythonFunction:
                 result.append(frontend.Omitted(self._bound[name]))
         return result
 
-    def _loaded(self, record: cache.Record, compiled: _Compiled) -> Loop:
-        from tmapad.jit.engine import Engine
-
+    def _loaded(self, record: cache.Record, compiled: _Compiled, memory: loader.Image | None = None) -> Loop:
         types, can_fail = record.header["types"], record.header["can_fail"]
         compiled.takes_long = record.header["takes_long"]
         compiled.allocates = compiled.allocates or any(name in record.code for name in _ALLOCATE)
@@ -475,10 +476,10 @@ class PythonFunction:
                 f"{self.name} takes, captured and returns {len(types) - len('->')} numbers, partial derivatives "
                 f"included; there may be {LARGEST_LOOP}: let an array take the place of many captured numbers"
             )
+        code = memory or _engine(record.code, self.name)
         # What it reads is kept along with the code, which may hold addresses of C functions found there.
-        engine = Engine(record.code, self.name)
-        keep = (engine, compiled.kept)
-        return Loop(engine.address(LOOP), 0, types, types.index("->"), can_fail=can_fail, keep=keep)
+        keep = (code, compiled.kept)
+        return Loop(code.address(LOOP), 0, types, types.index("->"), can_fail=can_fail, keep=keep)
 
     def _in_chars(self, inputs: tuple[ArgType, ...], integer: Set[str]) -> str:
         """NumPy's characters for the types that arguments are cast to."""
@@ -510,6 +511,12 @@ class PythonFunction:
         if self.min_nin == self.nin:
             return f"{self.nin} argument{'s' if self.nin > 1 else ''}"
         return f"{self.min_nin} to {self.nin} arguments"
+
+
+def _engine(code: bytes, name: str) -> "Engine":
+    from tmapad.jit.engine import Engine
+
+    return Engine(code, name)
 
 
 def _front_end(name: str) -> ModuleType:

@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tmapad._core import processor
 from tmapad._version import __version__
+from tmapad.jit.digests import digest
 from tmapad.jit.references import GLOBAL, MISSING, Reference, References, _is_stable, is_numba, python_code_of
 
 _IMPORTED = time.time()
@@ -29,7 +31,7 @@ _SOURCES: dict[str, Callable[[str], Any]] = {
 }
 # Files that change with the version of a package, or with the commit that it was built from. To read them takes
 # a hundredth of the time that importlib.metadata needs.
-_VERSION_FILES = {"numba": "_version.py", "scipy": "version.py"}
+_VERSION_FILES = {"llvmlite": "_version.py", "numba": "_version.py", "scipy": "version.py"}
 # Settings of Numba that say where and how fast it works, and not what comes out.
 _IRRELEVANT = frozenset({"NUMBA_NUM_THREADS", "NUMBA_CACHE_DIR", "NUMBA_THREADING_LAYER"})
 # Of a code object all that decides what it does. Not its file and its lines: nothing compiled depends on them.
@@ -54,8 +56,6 @@ def key(references: References, **request: str) -> str | None:
     **request : str
         What else decides what is compiled: types, options, which derivatives.
     """
-    from hashlib import sha256
-
     try:
         content = _Names(references).function()
     except _NamelessError:
@@ -63,7 +63,7 @@ def key(references: References, **request: str) -> str | None:
     facts = environment()
     if facts is None:
         return None
-    return sha256(ascii((facts, _settings(), sorted(request.items()), content)).encode()).hexdigest()
+    return digest(ascii((facts, _settings(), sorted(request.items()), content)).encode())
 
 
 @cache
@@ -78,44 +78,58 @@ def environment() -> tuple[tuple[str, str], ...] | None:
 
 
 def _versions() -> dict[str, str]:
-    import llvmlite
-    import llvmlite.binding as llvm
-
     return {
         "tmapad": __version__,
         "Python": f"{sys.implementation.cache_tag} {sys.version}",
         "NumPy": np.__version__,
-        "llvmlite": llvmlite.__version__,
-        "LLVM": ".".join(map(str, llvm.llvm_version_info)),
+        "LLVM": _llvm_library(),
         **{package: _version_of(package) for package in _VERSION_FILES},
     }
 
 
 def _machine() -> dict[str, str]:
+    return {"processor": _processor(), "platform": f"{sys.platform} {sys.maxsize:x}", "C library": _c_library()}
+
+
+def _processor() -> str:
+    """What kind of processor this is: as it says itself, or as LLVM does, whose import takes long."""
+    if (words := processor()) is not None:
+        return words.hex()
     import llvmlite.binding as llvm
 
-    return {
-        "CPU": llvm.get_host_cpu_name(),
-        "features": llvm.get_host_cpu_features().flatten(),
-        "triple": llvm.get_process_triple(),
-        "C library": _c_library(),
-    }
+    return f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()} {llvm.get_process_triple()}"
+
+
+def _llvm_library() -> str:
+    """Which LLVM it is, without loading it: name, size and age of llvmlite's library."""
+    origin = _origin("llvmlite")
+    if origin is None:
+        raise ImportError("there is no llvmlite", name="llvmlite")
+    with os.scandir(Path(origin).parent / "binding") as entries:
+        libraries = [(one.name, one.stat()) for one in entries if one.name.startswith(("libllvmlite.", "llvmlite."))]
+    return repr(sorted((name, status.st_size, status.st_mtime_ns) for name, status in libraries))
 
 
 def _version_of(package: str) -> str:
     """What tells versions of an installed package apart, without importing it; empty if there is none."""
-    try:
-        spec = find_spec(package)
-    except ValueError:  # something else is imported under that name
+    origin = _origin(package)
+    if origin is None:
         return ""
-    if spec is None or spec.origin is None:
-        return ""
-    file = Path(spec.origin).parent / _VERSION_FILES[package]
+    file = Path(origin).parent / _VERSION_FILES[package]
     if file.exists():
         return file.read_text()
     from importlib.metadata import version
 
     return version(package)
+
+
+def _origin(package: str) -> str | None:
+    """Where the file of a package is that is run first."""
+    try:
+        spec = find_spec(package)
+    except ValueError:  # something else is imported under that name
+        return None
+    return None if spec is None else spec.origin
 
 
 def _c_library() -> str:
@@ -129,17 +143,15 @@ def _c_library() -> str:
 
 def _sources() -> str | None:
     """A digest of our own sources: whoever changes the compiler is not given what it made before."""
-    from hashlib import sha256
-
-    digest = sha256()
+    contents = []
     package = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - with Path all this takes four times as long
     for folder, is_source in _SOURCES.items():
         for name in sorted(filter(is_source, os.listdir(f"{package}/{folder}"))):  # noqa: PTH208
             with open(f"{package}/{folder}/{name}", "rb") as file:  # noqa: PTH123
                 if os.fstat(file.fileno()).st_mtime > _IMPORTED:
                     return None
-                digest.update(b"%s %s" % (name.encode(), file.read()))
-    return digest.hexdigest()
+                contents += [name.encode(), file.read()]
+    return digest(*contents)
 
 
 def _settings() -> list[tuple[str, str]]:
