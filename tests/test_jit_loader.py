@@ -151,14 +151,14 @@ def test_memory_is_executed_or_written_and_freed() -> None:
 
 def test_how_the_stack_is_unwound_is_known_as_long_as_the_code_is_there() -> None:
     """To debuggers, and to what ends a thread wherever it is."""
-    library, bases = ctypes.CDLL("libgcc_s.so.1"), (ctypes.c_void_p * 3)()
-    library["_Unwind_Find_FDE"].restype = ctypes.c_void_p
+    find, bases = ctypes.CDLL("libgcc_s.so.1")["_Unwind_Find_FDE"], (ctypes.c_void_p * 3)()
+    find.restype = ctypes.c_void_p
     image = loader.load(code_of(kepler)[0])
     assert image is not None
     inside = ctypes.c_void_p(image.address(LOOP) + 1)
-    assert library["_Unwind_Find_FDE"](inside, bases) is not None
+    assert find(inside, bases) is not None
     del image
-    assert library["_Unwind_Find_FDE"](inside, bases) is None
+    assert find(inside, bases) is None
 
 
 def test_code_from_the_cache_needs_no_llvmlite(tmp_path: Path) -> None:
