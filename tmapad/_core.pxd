@@ -81,6 +81,7 @@ cdef class Elementwise:
     cdef readonly Program program
     cdef int *inputs
     cdef int *outputs
+    cdef int *numbers     # of each input, whether it is one
     cdef int nin
     cdef int nout
 

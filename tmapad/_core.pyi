@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ class Program:
 
 class Elementwise:
     program: Program
-    def __init__(self, program: Program, inputs: str, outputs: str) -> None: ...
+    def __init__(self, program: Program, inputs: str, outputs: str, numbers: Iterable[int] = ()) -> None: ...
     def __call__(
         self,
         arrays: tuple[np.ndarray[Any, Any], ...],

@@ -154,16 +154,19 @@ cdef class Elementwise:
     """A program whose inputs all have one shape, and whose outputs are new arrays of that shape.
 
     The short way from arrays to results, for arguments that need no conversion: `launch` finds that out
-    itself.
+    itself. Those of its inputs that `numbers` has, by position, are arrays without axes instead.
     """
 
-    def __cinit__(self, Program program, str inputs, str outputs):
+    def __cinit__(self, Program program, str inputs, str outputs, numbers=()):
         cdef int i
         self.program, self.nin, self.nout = program, len(inputs), len(outputs)
-        self.inputs = <int *>PyMem_RawMalloc((self.nin + self.nout) * sizeof(int))
+        self.inputs = <int *>PyMem_RawMalloc((2 * self.nin + self.nout) * sizeof(int))
         if self.inputs == NULL:
             raise MemoryError
         self.outputs = self.inputs + self.nin
+        self.numbers = self.outputs + self.nout
+        for i in range(self.nin):
+            self.numbers[i] = i in numbers
         for i, char in enumerate(inputs + outputs):
             self.inputs[i] = np.dtype(char).num
 
@@ -183,20 +186,26 @@ cdef class Elementwise:
         cdef npy_intp *shape
         if len(arrays) != self.nin:
             return None
-        first = <array_t *>arrays[0]
+        first = NULL
         for i in range(self.nin):
             array = <array_t *>arrays[i]
             if not cnp.PyArray_CheckExact(<object>array) or type_of(array) != self.inputs[i]:
                 return None
+            pointers[i] = array
+            if self.numbers[i]:
+                if ndim_of(array):
+                    return None
+                continue
+            if first == NULL:
+                first = array
             if ndim_of(array) != ndim_of(first) or not is_c_contiguous(array):
                 return None
             for axis in range(ndim_of(first)):
                 if shape_of(array)[axis] != shape_of(first)[axis]:
                     return None
-            pointers[i] = array
-        ndim, shape = ndim_of(first), shape_of(first)
-        if ndim == 0:
+        if first == NULL or ndim_of(first) == 0:
             return None
+        ndim, shape = ndim_of(first), shape_of(first)
         results = []
         if out is None:
             # Not a comprehension: if its list cannot grow, Cython 3.3 counts the item twice.

@@ -17,7 +17,7 @@ from tmapad._kernel import Kernel, precision_of, result_chars
 from tmapad._pointers import Pointer
 from tmapad._protocol import REGISTRY, ArgType, Implementation, Registered, computation_type
 from tmapad._ufuncs import TableForm, Ufunc
-from tmapad.jit import Capture, PythonFunction
+from tmapad.jit import Capture, PythonFunction, as_inputs
 
 
 class ScalarFunction(Registered):
@@ -254,6 +254,24 @@ class ScalarFunction(Registered):
             for part in self._python
             for capture, value in part.captured(bound if part is self.implementation else None)
         ]
+
+    def inputs_of_captures(self) -> tuple[list[np.ndarray[Any, Any]], dict[int, np.ndarray[Any, Any]]] | None:
+        """Return what its loops are given for what was captured, and captured arrays, by their places in that.
+
+        To be asked after `refresh`; None if something was rebound in between, by another thread.
+        """
+        inputs: list[np.ndarray[Any, Any]] = []
+        arrays = {}
+        for part in self._python:
+            captured = part.captured_since()
+            if captured is None:
+                return None
+            for capture, value in captured:
+                given, array = as_inputs(value, capture.type)
+                if array is not None:
+                    arrays[len(inputs)] = array
+                inputs += given
+        return inputs, arrays
 
     def differentiable(self, argument: int, kernel: Kernel) -> str:
         """Whether there is a derivative in an argument: "known", "none" (it has no gradient) or "unknown"."""

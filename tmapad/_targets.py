@@ -33,6 +33,15 @@ class Input:
         return cls(argument.array.shape, argument.kind, argument.cotangent_dtype)
 
 
+def total_of(terms: Array, to: Input) -> Any:
+    """Return the cotangent of a number: the sum of its terms, all of which are there, or the only one."""
+    total = terms if terms.size == 1 else _core.sum_terms(terms)
+    if total.dtype != to.dtype:
+        with np.errstate(all="ignore"):
+            total = total.astype(to.dtype)
+    return give_back(total.reshape(()), to.kind)
+
+
 class Target:
     """Where the cotangent of one argument goes, and how its terms are summed if the argument was broadcast."""
 

@@ -12,13 +12,12 @@ from functools import partial
 cimport numpy as cnp
 from tmapad._core cimport Elementwise
 
-from tmapad._call import Frame, as_options, map_elements
+from tmapad._call import Frame, as_options, map_elements, tangent_of_captures
 from tmapad._core import SCHEDULES
 from tmapad._find import find
 from tmapad._function import call_with
-from tmapad._kernel import Sink
 from tmapad._pullback import Pull, forward, placeholder
-from tmapad._targets import Input
+from tmapad._targets import KEEP_TERMS, Input, Target, total_of
 from tmapad._rules import register_rule
 from tmapad._tangents import NO_TANGENT
 from tmapad._threads import get_num_threads
@@ -117,18 +116,38 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     function = find(f) if dtype is None and type(f) is not partial else None
     if function is None or function.may_complain():
         return map_elements(f, xs, out, dtype, options or as_options(num_threads, schedule, chunk_size))[0]
-    if function._python:
-        function.refresh()
+    captured = captured_now(function)
     key, shortcuts = type_key(xs), function._shortcuts
-    results = take_shortcut(shortcuts, key, xs, schedule, options, out) if key is not None else None
-    if results is not None:
-        return results[0] if len(results) == 2 else results[:len(results) - 1]
+    # A captured array may be what is written to: the long way sees to that.
+    if key is not None and captured is not None and (out is None or not captured[1]):
+        results = take_shortcut(shortcuts, key, (*xs, *captured[0]), schedule, options, out)
+        if results is not None:
+            return results[0] if len(results) == 2 else results[:len(results) - 1]
     y, call = map_elements(f, xs, out, None, options or as_options(num_threads, schedule, chunk_size))
-    if key is not None and call.kind == "array" and len(call.arguments) == len(xs):
-        chars, kernel = tuple([x.dtype.char for x in xs]), call.frame.kernel
+    if key is not None and call.kind == "array" and only_arrays(xs, call.mapped, call.frame.kernel):
+        chars, kernel = chars_of(xs, call.frame), call.frame.kernel
         planned = kernel.map(chars, kernel.results)
-        shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results))
+        shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results),
+                                     range(len(xs), len(chars)))
     return y
+
+
+cdef tuple captured_now(function):
+    """What the function's loops are given after the arguments; None if that is not certain."""
+    if not function._python:
+        return [], {}
+    function.refresh()
+    return function.inputs_of_captures()
+
+
+cdef bint only_arrays(tuple xs, list mapped, kernel):
+    """Whether all arguments of a function are mapped: none is bound or has its default."""
+    return len(mapped) == len(xs) == kernel.nin and mapped == list(range(len(xs)))
+
+
+cdef tuple chars_of(tuple xs, frame):
+    """Types of the arrays, and of what comes after them."""
+    return (*[x.dtype.char for x in xs], *frame.chars[len(xs):])
 
 
 @register_rule(tmap)
@@ -142,27 +161,35 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     if key is None:
         y, pull = forward(f, xs, wrt, residuals, out, dtype, as_options(num_threads, schedule, chunk_size))
         return y, make_pullback(pull)
-    if function._python:
-        function.refresh()
+    captured = captured_now(function)
     shortcuts = function._shortcuts
-    results = take_shortcut(shortcuts, (key, AHEAD), xs, schedule, None, None)
-    if results is not None:
-        return results[0], make_short_pullback(function, shortcuts[key, BACK], xs, results, schedule)
+    cdef cnp.npy_intp size = xs[0].size
+    # What is done with the terms of captured numbers' cotangents depends on how many there are.
+    key = key, min(size, 2) + (size > KEEP_TERMS)
+    if captured is not None:
+        inputs = (*xs, *captured[0])
+        results = take_shortcut(shortcuts, (key, AHEAD), inputs, schedule, None, None)
+        if results is not None:
+            back = make_short_pullback(function, shortcuts[key, BACK], inputs, len(xs), results, schedule)
+            back.arrays = {len(xs) + place: array for place, array in captured[1].items()}
+            return results[0], back
     y, pull = forward(f, xs, None, "auto", None, None, as_options(None, schedule, None))
     kernel = pull.frame.kernel
-    if (pull.kind == "array" and len(pull.inputs) == len(xs) and len(kernel.results) == 1
-            and pull.wanted and kernel.active):
-        leave_shortcuts(shortcuts, key, tuple([x.dtype.char for x in xs]), pull)
+    if (pull.kind == "array" and only_arrays(xs, pull.mapped, kernel) and len(kernel.results) == 1
+            and pull.wanted and kernel.active and not pull.arrays
+            and (pull.wanted[-1] < len(xs) or 0 < size <= KEEP_TERMS)):
+        leave_shortcuts(shortcuts, key, chars_of(xs, pull.frame), pull, len(xs), size)
     return y, make_pullback(pull)
 
 
-cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull):
-    """Programs for arrays of these types and one shape: forward, and back with a cotangent of the result's own type."""
+cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull, int count, cnp.npy_intp size):
+    """Programs for `count` arrays of these types and one shape: forward, and back with a cotangent of y's own type."""
     cdef tuple wanted = pull.wanted
+    cdef Known known = Known.__new__(Known)
     kernel, saves = pull.frame.kernel, pull.residuals is not None
     outputs = kernel.results
     ahead = kernel.forward(chars, outputs, wanted, save=saves)
-    sinks = tuple([Sink("array", pull.inputs[i].dtype.char, pull.inputs[i].dtype.kind != "c") for i in wanted])
+    sinks = tuple([Target(pull.inputs[i], pull.frame.shape, size, (), None, keep_terms=True).sink for i in wanted])
     if saves:
         back = kernel.pull_saved(wanted, ahead.chars, outputs, sinks)
         inputs = "".join(ahead.chars)
@@ -174,9 +201,28 @@ cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull):
     if len(reads) == len(back.reads):
         return
     read = "".join([inputs[k] for k in reads]) + outputs[0]
-    back_program = Elementwise(back.program, read, "".join([sink.char for sink in sinks]))
-    shortcuts[key, BACK] = (back_program, kernel, wanted, [to.dtype for to in pull.inputs], reads, saves)
-    shortcuts[key, AHEAD] = Elementwise(ahead.program, "".join(chars), outputs[0] + "".join(ahead.chars))
+    numbers = () if saves else [place for place, k in enumerate(reads) if k >= count]
+    written = "".join([sink.char if sink.where == "array" else char for sink, char in zip(sinks, back.chars)])
+    known.program, known.kernel, known.wanted = Elementwise(back.program, read, written, numbers), kernel, wanted
+    known.chars, known.reads, known.saves, known.captures = chars, reads, saves, pull.captures
+    known.inputs, known.count = pull.inputs, count
+    shortcuts[key, BACK] = known
+    shortcuts[key, AHEAD] = Elementwise(ahead.program, "".join(chars), outputs[0] + "".join(ahead.chars),
+                                        range(count, len(chars)))
+
+
+cdef class Known:
+    """What the pullback of a shortcut must know."""
+
+    cdef Elementwise program
+    cdef object kernel
+    cdef tuple wanted          # the arguments that get a cotangent
+    cdef int count             # of the arguments that are mapped; others are captured
+    cdef tuple chars           # types of all arguments
+    cdef list inputs           # what a pullback must know of them; shapes of those mapped are other ones here
+    cdef dict captures         # names of the captured ones
+    cdef tuple reads           # which arguments the program starts from, unless partials are saved
+    cdef bint saves
 
 
 cdef class MapPullback:
@@ -191,14 +237,10 @@ cdef class MapPullback:
     """
 
     cdef object _pull          # the long way; made when first needed if there is a shortcut
-    cdef Elementwise short     # the shortcut, and what the long way would start from
+    cdef Known short           # the shortcut, and what the long way would start from
     cdef object function
-    cdef object kernel
-    cdef tuple wanted
-    cdef list dtypes           # of the cotangents of all arguments
-    cdef tuple reads           # which arguments the program starts from, unless partials are saved
-    cdef bint saves
     cdef tuple held            # the arrays that the program starts from
+    cdef dict arrays           # captured arrays, whose addresses are among these
     cdef tuple shape
     cdef object schedule
 
@@ -207,29 +249,41 @@ cdef class MapPullback:
 
     def __call__(self, dy, out=None):
         cdef tuple results
-        cdef list cotangents
-        cdef int k
         if (self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and dy.shape == self.shape
                 and not self.function.may_complain()):
-            results = self.short.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0, None)
+            results = self.short.program.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0,
+                                                None)
             if results is not None and results[len(results) - 1] is None:
-                cotangents = [NOTHING] * (2 + len(self.dtypes))
-                for k, i in enumerate(self.wanted):
-                    cotangents[2 + i] = results[k]
-                return tuple(cotangents)
+                return self.cotangents(results)
         return self.pull(dy, out)
+
+    cdef tuple cotangents(self, tuple results):
+        cdef Known known = self.short
+        cdef list found = [NOTHING] * (2 + known.count)
+        cdef dict captured = {}
+        cdef int k
+        for k, i in enumerate(known.wanted):
+            if i < known.count:
+                found[2 + i] = results[k]
+            else:
+                captured[known.captures[i]] = total_of(results[k], known.inputs[i])
+        if captured:
+            found[1] = tangent_of_captures(captured)
+        return tuple(found)
 
     @property
     def pull(self):
+        cdef Known known = self.short
         if self._pull is None:
-            saved, held = (self.held, ()) if self.saves else (None, self.reads)
-            arrays = [placeholder(char, self.shape) for char in self.kernel.loop.in_chars]
+            saved, held = (self.held, ()) if known.saves else (None, known.reads)
+            arrays = [placeholder(char, self.shape if k < known.count else ()) for k, char in enumerate(known.chars)]
             for k, array in zip(held, self.held):
                 arrays[k] = array
-            frame = Frame(self.function, self.kernel, self.shape, tuple(arrays))
-            inputs = [Input(self.shape, "array", dtype) for dtype in self.dtypes]
-            self._pull = Pull(frame, inputs, list(range(len(inputs))), {}, "array", self.wanted, saved,
-                              as_options(None, self.schedule, None))
+            captured = {k: array for k, array in self.arrays.items() if k in held}
+            frame = Frame(self.function, known.kernel, self.shape, tuple(arrays), captured)
+            mapped = [Input(self.shape, "array", to.dtype) for to in known.inputs[:known.count]]
+            self._pull = Pull(frame, [*mapped, *known.inputs[known.count:]], list(range(known.count)), known.captures,
+                              "array", known.wanted, saved, as_options(None, self.schedule, None))
         return self._pull
 
     @property
@@ -251,15 +305,14 @@ cdef MapPullback make_pullback(pull):
     return back
 
 
-cdef MapPullback make_short_pullback(function, tuple known, tuple xs, tuple results, schedule):
+cdef MapPullback make_short_pullback(function, Known known, tuple inputs, int count, tuple results, schedule):
     cdef MapPullback back = MapPullback.__new__(MapPullback)
-    back.short, back.kernel, back.wanted, back.dtypes, back.reads, back.saves = known
-    back.function, back.schedule = function, schedule
+    back.short, back.function, back.schedule = known, function, schedule
     # Views: the shapes and types of the user's own arrays may be changed in place.
     held = []
-    for k in back.reads:      # not a comprehension: see Elementwise.launch
-        held.append(xs[k].view())
-    back.held = results[1:len(results) - 1] if back.saves else tuple(held)
+    for k in known.reads:      # not a comprehension: see Elementwise.launch
+        held.append(inputs[k].view() if k < count else inputs[k])
+    back.held = results[1:len(results) - 1] if known.saves else tuple(held)
     back.shape = results[0].shape
     return back
 

@@ -315,6 +315,12 @@ class PythonFunction:
             if values is not None:
                 return list(zip(references.captures, values, strict=True))
 
+    def captured_since(self) -> list[tuple[Capture, Any]] | None:
+        """Give the same, if no value got another type since `fingerprint` was asked; else None."""
+        references = self._state.references
+        values = references.values()
+        return None if values is None else list(zip(references.captures, values, strict=True))
+
     def _current(self) -> _State:
         state = self._state
         if not state.references.current():
