@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,21 +32,23 @@ class Argument:
     type: ArgType
     given: Any = None  # the Python scalar itself
 
-    def ready(self, char: str, name: str, *, half: bool) -> Array:
+    def ready(self, char: str, name: str, *, half: bool) -> tuple[Array, int]:
         """Return it for a loop of this type: scalars are copied now; arrays are held, and converted strip by strip.
 
-        A Python number beside float16 is one of float16 (`half`), before it is computed with in float32.
+        A Python number beside float16 is one of float16 (`half`), before it is computed with in float32. The flags that
+        the conversion raised are returned too.
         """
         if self.kind not in ("weak", "scalar"):
-            return self.array
+            return self.array, 0
         if self.type is int and char in "bBhHiIlLqQ":
             try:
-                return np.asarray(self.given, char)
+                return np.asarray(self.given, char), 0
             except OverflowError:
                 raise OverflowError(f"{name} is {self.given!r:.40}, which {np.dtype(char)} does not hold") from None
-        with np.errstate(all="ignore"):
+        with noting_flags() as flags:
             rounded = self.array.astype("e") if half and self.type is float and char == "f" else self.array
-            return rounded.astype(char)
+            converted = rounded.astype(char)
+        return converted, sum(flags)
 
     @property
     def differentiable(self) -> bool:
@@ -56,6 +59,14 @@ class Argument:
     def cotangent_dtype(self) -> np.dtype[Any]:
         """The type of its cotangent: its own; float64 for integers."""
         return self.array.dtype.newbyteorder("=") if self.array.dtype.kind in "fc" else np.dtype(np.float64)
+
+
+@contextlib.contextmanager
+def noting_flags() -> Iterator[set[int]]:
+    """Collect the floating-point flags that NumPy's conversions raise here, instead of reporting them."""
+    flags: set[int] = set()
+    with np.errstate(all="call", call=lambda _, raised: flags.update(bit for bit in (1, 2, 4, 8) if raised & bit)):
+        yield flags
 
 
 def as_argument(x: Any, name: str) -> Argument:

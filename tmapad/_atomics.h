@@ -1,4 +1,4 @@
-/* What worker threads share: a counter and a minimum, updated without locks; and a flag that a fork sets. */
+/* What worker threads share: a counter, a minimum and flags, updated without locks; and a flag that a fork sets. */
 #ifndef TMAPAD_ATOMICS_H
 #define TMAPAD_ATOMICS_H
 
@@ -36,6 +36,12 @@ static inline void tmapad_store_int(int *p, int v) {
 #else
     __atomic_store_n(p, v, __ATOMIC_RELAXED);
 #endif
+}
+
+/* *p |= v */
+static inline void tmapad_fetch_or(int64_t *p, int64_t v) {
+    int64_t seen = tmapad_load(p);
+    while ((seen & v) != v && !tmapad_swap(p, &seen, seen | v)) { }
 }
 
 /* *p = min(*p, v) */

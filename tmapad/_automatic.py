@@ -104,7 +104,7 @@ class Automatic:
 
     def _emit(self, call: Emission, wrt: tuple[int, ...]) -> Partials:
         part = self._with_partials.setdefault(wrt, WithPartials(self._function, wrt))
-        results = iter(call.run(part, call.xs))
+        results = iter(call.run(part, call.xs, gives_value=True))
         call.give_value([next(results) for _ in self._outputs])
         partials: Partials = {}
         for argument in wrt:

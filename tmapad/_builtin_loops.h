@@ -6,6 +6,8 @@
 #ifndef TMAPAD_BUILTIN_LOOPS_H
 #define TMAPAD_BUILTIN_LOOPS_H
 
+#include <fenv.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 #include "_abi.h"
@@ -46,6 +48,13 @@ static inline tmapad_half tmapad_double_to_half(double x) {
     if ((double)f != x && x == x && (bits & 1u) == 0 && (bits & 0x7f800000u) != 0x7f800000u)
         f = tmapad_float_from_bits(((double)f < x) == (x > 0) ? bits + 1 : bits - 1);
     return tmapad_float_to_half(f);
+}
+
+/* The flags of this, which is done on integers. (No comparison here is of NaN: one of order would raise a flag.) */
+static inline int tmapad_half_raises(tmapad_half half, double x) {
+    if ((half.bits & 0x7c00u) == 0) return (double)tmapad_half_to_float(half) != x ? FE_UNDERFLOW : 0;
+    if ((half.bits & 0x7fffu) == 0x7c00u) return x != HUGE_VAL && x != -HUGE_VAL ? FE_OVERFLOW : 0;
+    return 0;
 }
 
 #define SAME(x) (x)
@@ -96,8 +105,13 @@ INTEGERS(INTEGER_CASTS_FROM)
 #define CAST_TO_HALF(NAME, FROM, CONVERT) \
     LOOP(cast_##NAME) { \
         const FROM *x = (const FROM *)args[0]; tmapad_half *y = (tmapad_half *)args[1]; \
+        int raised = 0; \
         UNUSED_ARGUMENTS; \
-        for (npy_intp i = 0; i < n; i++) y[i] = tmapad_double_to_half((double)CONVERT(x[i])); \
+        for (npy_intp i = 0; i < n; i++) { \
+            y[i] = tmapad_double_to_half((double)CONVERT(x[i])); \
+            raised |= tmapad_half_raises(y[i], (double)CONVERT(x[i])); \
+        } \
+        if (raised) feraiseexcept(raised); \
         return 0; \
     }
 #define CASTS_FROM(NAME, CHAR, FROM, CONVERT) \

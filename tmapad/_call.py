@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from tmapad._arrays import (
     broadcast_shape,
     check_casting,
     give_back,
+    noting_flags,
     overlaps,
     result_kind,
     share_memory,
@@ -78,7 +80,8 @@ class Frame:
     """What programs are run on: the function for its types, and the arrays as the core gets them.
 
     Captured arrays are given to the core by their addresses: `captured` has them by the positions of these. If the
-    function itself cannot run one element in Python, `python` can.
+    function itself cannot run one element in Python, `python` can. `cast` are the flags that the conversion of numbers
+    raised.
     """
 
     function: ScalarFunction
@@ -87,6 +90,7 @@ class Frame:
     arrays: tuple[Array, ...]
     captured: dict[int, Array] = field(default_factory=dict)
     python: Callable[..., Any] | None = None
+    cast: int = 0
 
     @property
     def chars(self) -> tuple[str, ...]:
@@ -143,15 +147,19 @@ class Call:
             if kernel is function.kernel(types, dtype):
                 break  # no value got another type, in another thread
         half = function.precision(types) == "half"
-        arrays = [
+        ready = [
             a.ready(char, name, half=half)
             for a, char, name in zip(self.arguments, kernel.loop.in_chars[: kernel.nin], names, strict=True)
         ]
+        arrays = [array for array, _ in ready]
+        cast = functools.reduce(operator.or_, (flags for _, flags in ready), 0)
         self.constants: set[int] = set()
         self.captured_arrays: dict[int, Array] = {}
         read: dict[int, Array] = {}
         for own, capture, value in captured:
-            inputs, array = as_inputs(value, capture.type)
+            with noting_flags() as flags:
+                inputs, array = as_inputs(value, capture.type)
+            cast |= sum(flags)
             if array is not None:
                 read[len(arrays)] = array
             if own:
@@ -159,7 +167,7 @@ class Call:
             is_number = own and array is None
             self.arguments += [as_argument(value if is_number else x, f"the captured {capture.path}") for x in inputs]
             arrays += inputs
-        self.frame = Frame(function, kernel, shape, tuple(arrays), read, resolved.python)
+        self.frame = Frame(function, kernel, shape, tuple(arrays), read, resolved.python, cast)
 
     def _note(self, position: int, capture: Capture, value: Any) -> None:
         self.captures[position] = capture.path
@@ -222,7 +230,7 @@ def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequen
     """Run a program on the arrays that were offered to it, into outputs of any layout and overlap."""
     for output in outputs:
         inputs = [x.copy() if overlaps(output, x) else x for x in inputs]
-    inputs, kept = _apart(frame, inputs, outputs)
+    inputs, captured = _apart(frame, inputs, outputs)
     failure = planned.program.run(
         (*(inputs[k] for k in planned.reads), *outputs),
         frame.shape,
@@ -230,21 +238,27 @@ def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequen
         schedule=options.schedule,
         chunk_size=options.chunk_size,
         watch=frame.function.may_complain(),
+        captured=captured,
+        cast=frame.cast,
     )
-    del kept  # which the program read
+    del captured  # which the program read
     if failure is not None:
         raise_failure(failure, planned.sources, frame, inputs)
 
 
-def _apart(frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[Sequence[Array], list[Array]]:
-    """Give copies of captured arrays to the program instead of those that it writes to; keep them while it runs."""
-    copies = []
+def _apart(
+    frame: Frame, inputs: Sequence[Array], outputs: Sequence[Array]
+) -> tuple[Sequence[Array], tuple[Array, ...]]:
+    """Give copies of captured arrays to the program instead of those that it writes to; return what it reads."""
+    read = []
     for position, array in frame.captured.items():
         if any(share_memory(output, array) for output in outputs):
-            copies.append(array.copy())
+            read.append(array.copy())
             inputs = list(inputs)
-            inputs[position] = np.array(copies[-1].ctypes.data, inputs[position].dtype)
-    return inputs, copies
+            inputs[position] = np.array(read[-1].ctypes.data, inputs[position].dtype)
+        else:
+            read.append(array)
+    return inputs, tuple(read)
 
 
 def tangent_of_captures(captured: Mapping[str, Any]) -> Tangent:

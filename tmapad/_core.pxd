@@ -26,6 +26,7 @@ cdef class Loop:
     cdef readonly bint dense
     cdef readonly bint can_fail
     cdef readonly bint raises
+    cdef readonly bint speculates
     cdef readonly object keep
 
 
@@ -37,6 +38,16 @@ cdef struct step_t:
     int nargs
     int group
     int *slots
+    # What its flags stand for; of how many of its outputs; and what gives these for one element (_core_flags.pxi).
+    int report
+    int outputs
+    const char *types
+    loop_t alone
+    void *alone_data
+    int alone_nin
+    int alone_nargs
+    int alone_group
+    const cnp.npy_intp *alone_steps
 
 
 # What a loop's argument is: an array given to the run, scratch between two loops, a constant, or the sum of a block.
@@ -68,12 +79,17 @@ cdef class Program:
     cdef bint can_fail
     cdef readonly bint raises
     cdef readonly bint serial
+    cdef bint reports
+    cdef bint judges
+    cdef cnp.npy_intp alone_size
+    cdef readonly str name
     cdef readonly tuple loops
     cdef object constants
+    cdef list kept_reports
 
     cdef object execute(
         self, void **arrays, int ndim, cnp.npy_intp *shape, object num_threads, int schedule,
-        cnp.npy_intp chunk_size, bint watch, bint c_order,
+        cnp.npy_intp chunk_size, bint watch, bint c_order, object captured, int cast,
     )
 
 

@@ -17,6 +17,7 @@ class Loop:
     dense: bool
     can_fail: bool
     raises: bool
+    speculates: bool
     keep: object
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Loop:
         dense: bool = False,
         can_fail: bool = False,
         raises: bool = False,
+        speculates: bool = False,
         keep: object = None,
     ) -> None: ...
     @property
@@ -43,6 +45,7 @@ class Loop:
 class Program:
     raises: bool
     serial: bool
+    name: str
     loops: tuple[Loop, ...]
     def __init__(
         self,
@@ -50,6 +53,8 @@ class Program:
         steps: Sequence[tuple[Loop, Sequence[int]]],
         *,
         serial: bool = False,
+        name: str = "",
+        reports: Sequence[tuple[str | None, Loop | None, int]] | None = None,
     ) -> None: ...
     def run(
         self,
@@ -60,6 +65,8 @@ class Program:
         schedule: str = "dynamic",
         chunk_size: int | None = None,
         watch: bool = False,
+        captured: tuple[np.ndarray[Any, Any], ...] = (),
+        cast: int = 0,
     ) -> Failure: ...
 
 class Elementwise:

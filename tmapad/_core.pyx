@@ -28,8 +28,15 @@ F. A run can be interrupted. The calling thread looks for signals now and then: 
    loops `poll`, be it from inside an element that never ends. If a handler raises, the stop flag is set, all workers
    give up, which is no failure of an element, and the exception is raised.
 
+G. A run ends with a report, if a flag of the processor ("divide by zero", "overflow", "underflow", "invalid") stands for
+   something that the user asked for: see `numpy.errstate`. Flags are looked at after each step, cleared if any is up,
+   and gathered from all workers. For loops whose compiler computes what no branch asked for they count only where a
+   result shows why: an element that is not finite though its arguments are is run again, alone. Workers compute in the
+   modes of the calling thread, whose own flags are in the end as they were.
+
 The parts of this file, which are compiled as one: ``_core_loops.pxi`` (A), ``_core_layout.pxi`` (B),
-``_core_workers.pxi`` (B to D, F), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what Python calls).
+``_core_workers.pxi`` (B to D, F), ``_core_flags.pxi`` (G), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what
+Python calls).
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -44,7 +51,9 @@ from numpy cimport npy_intp
 from tmapad cimport _openmp
 
 import _thread
+import sys
 import threading
+import warnings
 
 import numpy as np
 
@@ -56,6 +65,7 @@ cdef extern from "_atomics.h" nogil:
     int64_t fetch_add "tmapad_fetch_add"(int64_t *p, int64_t value) noexcept
     bint swap "tmapad_swap"(int64_t *p, int64_t *seen, int64_t value) noexcept
     void fetch_min "tmapad_fetch_min"(int64_t *p, int64_t value) noexcept
+    void fetch_or "tmapad_fetch_or"(int64_t *p, int64_t value) noexcept
     int load_int "tmapad_load_int"(const int *p) noexcept
     void store_int "tmapad_store_int"(int *p, int value) noexcept
 
@@ -75,12 +85,31 @@ cdef extern from "_processor.h" nogil:
     int processor_words "tmapad_processor"(uint32_t *words) noexcept
 
 cdef extern from "<fenv.h>" nogil:
-    ctypedef struct fenv_t:
-        pass
-    int fegetenv(fenv_t *environment) noexcept
-    int fesetenv(const fenv_t *environment) noexcept
     int feclearexcept(int exceptions) noexcept
     int FE_ALL_EXCEPT
+
+cdef extern from "_floating.h" nogil:
+    enum:
+        DIVIDE "TMAPAD_DIVIDE"
+        OVERFLOW "TMAPAD_OVERFLOW"
+        UNDERFLOW "TMAPAD_UNDERFLOW"
+        INVALID "TMAPAD_INVALID"
+        INFINITE_ITEM "TMAPAD_INFINITE"
+        NAN_ITEM "TMAPAD_NAN"
+    ctypedef struct kept_flags "tmapad_flags":
+        pass
+    ctypedef struct modes_t "tmapad_modes":
+        pass
+    int flags_up "tmapad_flags_up"() noexcept
+    void clear_flags "tmapad_clear_flags"() noexcept
+    void put_aside "tmapad_put_aside"(kept_flags *kept) noexcept
+    void put_back "tmapad_put_back"(const kept_flags *kept) noexcept
+    void get_modes "tmapad_get_modes"(modes_t *modes) noexcept
+    void set_modes "tmapad_set_modes"(const modes_t *modes) noexcept
+    int not_finite "tmapad_not_finite"(char type, const char *item) noexcept
+    npy_intp next_not_finite "tmapad_next_not_finite"(
+        char type, const char *items, npy_intp step, npy_intp i, npy_intp n
+    ) noexcept
 
 cdef extern from "_strided.h" nogil:
     ctypedef void (*copy_t "tmapad_copy")(
@@ -128,6 +157,9 @@ cdef extern from "numpy/arrayobject.h" nogil:
     bint is_complex "PyArray_ISCOMPLEX"(array_t *array)
     bint is_c_contiguous "PyArray_IS_C_CONTIGUOUS"(array_t *array)
 
+cdef extern from "numpy/ufuncobject.h":
+    int PyUFunc_GiveFloatingpointErrors(const char *name, int flags) except -1
+
 cdef extern from "numpy/arrayobject.h":
     object PyArray_NewFromDescr(
         type subtype, cnp.dtype descr, int nd, npy_intp *dims, npy_intp *strides, void *data, int flags, object obj
@@ -144,6 +176,7 @@ cdef enum:
     STATIC = 0                # schedules
     DYNAMIC = 1
     GUIDED = 2
+    ANY = DIVIDE | OVERFLOW | UNDERFLOW | INVALID
 
 BLOCK_SIZE = BLOCK
 LARGEST_LOOP = MAX_ARGS
@@ -160,6 +193,7 @@ cdef double NEVER = 1e300
 include "_core_loops.pxi"
 include "_core_layout.pxi"
 include "_core_workers.pxi"
+include "_core_flags.pxi"
 include "_core_threads.pxi"
 include "_core_programs.pxi"
 

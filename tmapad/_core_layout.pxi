@@ -37,6 +37,9 @@ cdef struct run_t:
     int workers
     bint raises
     bint reordered
+    bint reports             # whether the flags of some step are reported
+    bint judges              # and by the results
+    npy_intp alone           # where in its scratch a worker runs an element again
     npy_intp n
     npy_intp first           # the region's first element
     npy_intp strip           # elements of a strip, at most
@@ -47,13 +50,14 @@ cdef struct run_t:
     npy_intp scratch_size    # of one worker
     char *scratch
     failure_t *failures      # one for each worker, written by that one alone
-    fenv_t environment       # of the calling thread: rounding, and whether subnormal numbers are flushed
+    modes_t modes            # of the calling thread: rounding, and whether subnormal numbers are flushed
     void *memory
     void *region_memory
     # Written by all workers.
     int64_t next             # the first element that nobody has taken
     int64_t failed           # the lowest element known to have failed; n: none
     int64_t busy             # workers that have not ended
+    int64_t raised           # flags that will be reported
     int stop                 # set by the calling thread
     PyObject *interrupt      # what a signal handler raised there
 
@@ -93,6 +97,7 @@ cdef int bind(run_t *r, Program program, array_t **arrays, int ndim, npy_intp *s
     for axis in range(ndim):
         r.n *= shape[axis]
     r.next, r.failed, r.first, r.cost = 0, r.n, 0, 0
+    r.reports, r.judges, r.raised = program.reports, program.judges, 0
 
     for i in range(program.nslots):
         o = &r.operands[i]
@@ -315,8 +320,8 @@ cdef bint uniform(run_t *r, operand_t *o) noexcept nogil:
 cdef void stage_outputs_near_inputs(run_t *r, int outputs) noexcept nogil:
     """Write outputs at the end of a strip that must not be written while it is computed.
 
-    These are outputs that are also inputs, unless the program is one loop with one output; and, for vectorized loops,
-    outputs that a strip of an input touches (see `lay_out_scratch`).
+    These are outputs that are also inputs, unless the program is one loop with one output and nobody looks at its
+    arguments afterwards; and, for vectorized loops, outputs that a strip of an input touches (see `lay_out_scratch`).
     """
     cdef operand_t *o
     cdef operand_t *x
@@ -328,7 +333,7 @@ cdef void stage_outputs_near_inputs(run_t *r, int outputs) noexcept nogil:
             x = &r.operands[k]
             if o.role == OUTPUT and o.access == DIRECT and x.role == INPUT:
                 apart = distance(o.data - x.data)
-                if (apart == 0 and (r.nsteps > 1 or outputs > 1)) or (
+                if (apart == 0 and (r.nsteps > 1 or outputs > 1 or r.judges)) or (
                         apart > 0 and r.group > 1 and apart <= VECTOR_STRIP * max(o.itemsize, x.itemsize)):
                     o.access, o.copy = STAGED, copy_for(o.itemsize, 0)
 
@@ -352,3 +357,5 @@ cdef void lay_out_scratch(run_t *r, Program program) noexcept nogil:
             # On cache lines of its own, and apart: NumPy's loops take arrays that touch for arrays that overlap, and
             # then another path, which may give other bits.
             r.scratch_size += (r.capacity * o.itemsize + 63) // 64 * 64 + 64
+    r.alone = r.scratch_size
+    r.scratch_size += (program.alone_size + 63) // 64 * 64

@@ -17,12 +17,14 @@ cdef class Loop:
         It may stop at an element.
     raises : bool
         It may set a Python exception, and is run on the calling thread, one element at a time.
+    speculates : bool
+        Its code may compute what no branch asked for, so that a flag of the processor alone says nothing.
     keep : object
         What must live as long as the loop.
     """
 
     def __init__(self, address, data, str types, int nin, *, int group=1, bint dense=False, bint can_fail=False,
-                 bint raises=False, keep=None):
+                 bint raises=False, bint speculates=False, keep=None):
         cdef uintptr_t function = address, pointer = data
         before, arrow, after = types.partition("->")
         if not arrow or len(before) != nin or not after or len(before) + len(after) > MAX_ARGS:
@@ -35,7 +37,7 @@ cdef class Loop:
         self.call_data = <void *>pointer
         self.types, self.nin, self.nout = types, nin, len(after)
         self.group, self.dense = group, dense or group > 1
-        self.can_fail, self.raises, self.keep = can_fail, raises, keep
+        self.can_fail, self.raises, self.speculates, self.keep = can_fail, raises, speculates, keep
 
     @property
     def address(self):

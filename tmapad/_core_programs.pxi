@@ -15,9 +15,14 @@ cdef class Program:
     steps : sequence of (Loop, slot numbers)
     serial : bool
         To be run by the calling thread alone.
+    name : str
+        Of the function, for reports of floating-point errors.
+    reports : sequence of (kind, Loop, outputs), optional
+        For each step what its flags stand for: the "flags" of the function, the "results" in its first outputs, which
+        the Loop gives for the first of its arguments, the "cast" of an argument, or nothing (None).
     """
 
-    def __cinit__(self, slots, steps, *, bint serial=False):
+    def __cinit__(self, slots, steps, *, bint serial=False, str name="", reports=None):
         cdef int i, k, total = 0
         cdef Loop loop
         if len(slots) > MAX_SLOTS:
@@ -44,7 +49,7 @@ cdef class Program:
         total = 0
         for i, (loop, numbers) in enumerate(steps):
             self.steps[i] = step_t(loop.function, loop.call_data, loop.nin, loop.nin + loop.nout, loop.group,
-                                   self.step_slots + total)
+                                   self.step_slots + total, 0, 0, NULL, NULL, NULL, 0, 0, 0, NULL)
             self.group = max(self.group, loop.group)      # both divide 512: the larger is a multiple of the smaller
             self.raises = self.raises or loop.raises
             self.can_fail = self.can_fail or loop.can_fail
@@ -56,6 +61,8 @@ cdef class Program:
                 total += 1
         if self.group & (self.group - 1):
             raise ValueError("groups must be powers of two")
+        self.name = name
+        set_reports(self, steps, reports)
 
     def __dealloc__(self):
         PyMem_RawFree(self.slots)
@@ -63,7 +70,7 @@ cdef class Program:
         PyMem_RawFree(self.step_slots)
 
     def run(self, tuple arrays, tuple shape, *, num_threads=1, str schedule="dynamic", chunk_size=None,
-            bint watch=False):
+            bint watch=False, tuple captured=(), int cast=0):
         """Run on arrays that broadcast to `shape`.
 
         Parameters
@@ -78,6 +85,10 @@ cdef class Program:
             How elements are handed to threads; no result depends on it.
         watch : bool
             Run as if every loop raised: on the calling thread, an element at a time.
+        captured : tuple of ndarray
+            What loops read besides: what is not finite there explains what is not in a result.
+        cast : int
+            Flags (NumPy's numbers) that the conversion of arguments raised before.
 
         Returns
         -------
@@ -97,10 +108,10 @@ cdef class Program:
         for i in range(len(shape)):
             dims[i] = shape[i]
         return self.execute(pointers, len(shape), dims, num_threads, SCHEDULES[schedule],
-                            0 if chunk_size is None else chunk_size, watch, False)
+                            0 if chunk_size is None else chunk_size, watch, False, captured, cast)
 
     cdef object execute(self, void **arrays, int ndim, npy_intp *shape, object num_threads, int schedule,
-                        npy_intp chunk_size, bint watch, bint c_order):
+                        npy_intp chunk_size, bint watch, bint c_order, object captured, int cast):
         cdef run_t r
         cdef bint again
         r.memory = NULL
@@ -113,10 +124,13 @@ cdef class Program:
             c_order = c_order or self.sums_blocks or in_place
             bind(&r, self, <array_t **>arrays, ndim, shape, c_order)
             r.schedule, r.chunk, r.raises = schedule, chunk_size, self.raises or watch
+            r.raised = <int64_t>cast << shift_of(OF_CAST) if self.reports else 0
             if r.n:
-                launch(&r, 1 if self.serial or r.raises else num_threads)
+                launch_apart(&r, 1 if self.serial or r.raises else num_threads)
             if load(&r.failed) >= r.n:
                 raise_pending()        # by a loop that was not known to raise: the element is not known either
+                if r.raised:
+                    report(self, r.raised, captured)
                 return None
             error = None
             try:
@@ -128,7 +142,7 @@ cdef class Program:
             PyMem_RawFree(r.memory)
             PyMem_RawFree(r.region_memory)
         if again:
-            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, watch, True)
+            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, watch, True, captured, cast)
         return (*failure, error)
 
 
@@ -217,7 +231,8 @@ cdef class Elementwise:
             return None
         for i in range(self.nout):
             pointers[self.nin + i] = <void *>results[i]
-        results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False))
+        results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False,
+                                            (), 0))
         return tuple(results)
 
     cdef bint accepts(self, object out, tuple arrays):

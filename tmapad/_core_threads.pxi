@@ -23,12 +23,12 @@ cdef npy_intp take(run_t *r, npy_intp *hi) noexcept nogil:
 cdef void work(run_t *r, int number) noexcept nogil:
     """One worker: takes chunks until there are none, or none that matters."""
     cdef worker_t w
-    cdef fenv_t own
+    cdef modes_t own
     cdef npy_intp lo, hi = 0, end
     cdef int team
     if number:        # worker 0 is run by the calling thread
-        fegetenv(&own)
-        fesetenv(&r.environment)
+        get_modes(&own)
+        set_modes(&r.modes)
         feclearexcept(FE_ALL_EXCEPT)
     start(r, &w, number, number == 0)
     while not load_int(&r.stop):
@@ -41,7 +41,7 @@ cdef void work(run_t *r, int number) noexcept nogil:
             fetch_min(&r.failed, end)
             break
     if number:
-        fesetenv(&own)
+        set_modes(&own)
     else:
         team = _openmp.team_size()        # if there are fewer threads than workers, this one has others to run
         wait_for_others(r, &w, (r.workers + team - 1) // team)
@@ -77,6 +77,7 @@ cdef int launch(run_t *r, object num_threads) except -1:
             done = trial(r, &w) if asks else run_range(r, &w, 0, r.n)
         if done < r.n and not w.failed and not r.stop and not exception_pending():
             threads = 1 if _openmp.in_parallel() else num_threads()
+            clear_flags()
             if threads == 1:
                 with nogil:
                     done = run_range(r, &w, done, r.n)
@@ -86,7 +87,7 @@ cdef int launch(run_t *r, object num_threads) except -1:
         if threads == 1 or done == r.n or w.failed or r.stop or exception_pending():
             return raise_interrupt(r)
     r.first = r.next = done
-    fegetenv(&r.environment)
+    get_modes(&r.modes)
     size_chunks(r, threads)
     allocate_scratch(r, r.workers)
     limit_workers(r)
@@ -177,6 +178,7 @@ cdef class _Region:
 
     def __call__(self):
         with nogil:
+            set_modes(&self.run.modes)      # of the thread that made this one; worker 0 runs here
             region(self.run)
         self.done.release()
 

@@ -70,7 +70,7 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
     cdef npy_intp steps[MAX_ARGS]
     cdef operand_t *o
     cdef step_t *step
-    cdef int i, k, s
+    cdef int i, k, s, up
     cdef npy_intp total = n, count
     for i in range(r.nslots):
         o = &r.operands[i]
@@ -100,6 +100,10 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
             n, w.failed_step = w.state.index, s
             if n == 0:
                 return 0
+        if r.reports:
+            up = flags_up()
+            if up:
+                note_flags(r, w, step, args, steps, n, up)
     if r.raises and exception_pending():
         return n
     for i in range(r.nslots):
@@ -188,12 +192,15 @@ cdef bint look_for_signals(run_t *r, worker_t *w) noexcept nogil:
 # A function of its own: one with a `with gil` block takes the GIL whenever it returns.
 cdef bint run_handlers(run_t *r) noexcept with gil:
     """Run handlers of signals that have arrived. Returns whether this is the thread on which Python does that."""
+    cdef kept_flags before
+    put_aside(&before)       # a loop that polls is still to be asked for its flags
     try:
         PyErr_CheckSignals()
     except BaseException as error:
         Py_INCREF(error)
         r.interrupt = <PyObject *>error
         store_int(&r.stop, 1)
+    put_back(&before)
     return threading.get_ident() == threading.main_thread().ident
 
 

@@ -94,7 +94,8 @@ def _value_at(frame: Frame, arguments: tuple[Any, ...]) -> list[Any]:
     xs += frame.arrays[frame.kernel.nin :]
     ys = [np.empty((), char) for char in frame.kernel.results]
     planned = frame.kernel.map(tuple(x.dtype.char for x in xs), frame.kernel.results)
-    planned.program.run((*(xs[k] for k in planned.reads), *ys), ())
+    with np.errstate(all="ignore"):
+        planned.program.run((*(xs[k] for k in planned.reads), *ys), ())
     return [y.item() for y in ys]
 
 

@@ -70,7 +70,8 @@ class Emission:
         """The function's value, computed once, if at all."""
         if self._ys is None:
             arguments = [*self.xs, *self._captured_by(self.value)]
-            self._ys = self.builder.call(self.value_loop, arguments, Source(self.value, takes_output=False))
+            source = Source(self.value, takes_output=False)
+            self._ys = self.builder.call(self.value_loop, arguments, source, value=self.value_loop)
         return self._ys
 
     def give_value(self, ys: list[Slot]) -> None:
@@ -83,9 +84,13 @@ class Emission:
         arguments: Sequence[Slot],
         *,
         takes_output: bool = False,
+        gives_value: bool = False,
         shadow: Slot | None = None,
     ) -> list[Slot]:
-        """Call a registered function on slots, converted to the types that it takes."""
+        """Call a registered function on slots, converted to the types that it takes.
+
+        If it gives the value, that comes first among its outputs.
+        """
         loop = self.find_loop(part, tuple(np.dtype(slot.char) for slot in arguments))
         free = iter(arguments)
         bound = part.values if isinstance(part, Bound) else {}
@@ -94,7 +99,14 @@ class Emission:
             for i, char in enumerate(loop.in_chars[: len(arguments) + len(bound)])
         ]
         last = () if shadow is None else (shadow,)
-        return self.builder.call(loop, [*slots, *self._captured_by(part), *last], Source(part, takes_output))
+        arguments = [*slots, *self._captured_by(part), *last]
+        value = self._alone(loop, arguments) if gives_value else None
+        return self.builder.call(loop, arguments, Source(part, takes_output), value=value)
+
+    def _alone(self, loop: Loop, arguments: Sequence[Slot]) -> Loop:
+        """What gives the value for the first of the arguments of a loop that gives more: the function, if it can."""
+        own = [*self.xs, *self._captured_by(self.value)]
+        return self.value_loop if list(arguments[: len(own)]) == own else loop
 
     def _captured_by(self, part: Implementation) -> Sequence[Slot]:
         inner = part.inner if isinstance(part, Bound) else part
@@ -213,7 +225,7 @@ class Together(GivenDerivative):
     def emit(self, call: Emission, wanted: Sequence[tuple[int, int]]) -> Partials:
         """One step that gives everything."""
         nin, nout = call.value.nin, call.value_loop.nout
-        results = call.run(self._part, call.xs)
+        results = call.run(self._part, call.xs, gives_value=True)
         self.check_outputs(call.value.name, nout)
         call.give_value(results[:nout])
         return {(j, i): ((results[nout + j * nin + i], False),) for j, i in wanted}

@@ -205,6 +205,7 @@ class ScalarFunction(Registered):
             loop,
             results,
             self._find_loop,
+            name=self.name,
             captured=captured,
             serial=not self.threadsafe,
         )

@@ -59,6 +59,7 @@ class Kernel:
         results: tuple[str, ...],
         find_loop: FindLoop,
         *,
+        name: str,
         captured: Sequence[tuple[int, str]] = (),
         serial: bool,
     ) -> None:
@@ -66,16 +67,19 @@ class Kernel:
         self._captured = captured
         self.nin = len(loop.in_chars) - len(dict(captured).get(id(value), ""))
         self.value, self.form, self.loop, self.results = value, form, loop, results
+        self._name = name
         self.active = tuple(j for j, char in enumerate(results) if char in FLOATS)
         self._find_loop = find_loop
         self._loops: dict[Hashable, Loop] = {}
         self._serial = serial
         self._programs: dict[Hashable, Planned] = {}
 
-    def _planned(self, key: Hashable, make: Callable[[Builder], Sequence[str]]) -> Planned:
+    def _planned(
+        self, key: Hashable, make: Callable[[Builder], Sequence[str]], *, reports: bool = False
+    ) -> Planned:
         found = self._programs.get(key)
         if found is None:
-            builder = Builder()
+            builder = Builder(self._name if reports else None)
             chars = tuple(make(builder))
             found = self._programs[key] = Planned(*builder.program(serial=self._serial), chars)
         return found
@@ -87,7 +91,7 @@ class Kernel:
             self._store(builder, self._start(builder, arrays).ys, outputs)
             return ()
 
-        return self._planned(("map", arrays, outputs), make)
+        return self._planned(("map", arrays, outputs), make, reports=True)
 
     def forward(
         self, arrays: tuple[str, ...], outputs: tuple[str, ...], wanted: tuple[int, ...], *, save: bool
@@ -105,7 +109,7 @@ class Kernel:
                 builder.store(slot, slot.char)
             return [slot.char for slot in slots]
 
-        return self._planned(("forward", arrays, outputs, wanted, save), make)
+        return self._planned(("forward", arrays, outputs, wanted, save), make, reports=True)
 
     def pull_saved(
         self,
@@ -164,8 +168,10 @@ class Kernel:
 
     def _store(self, builder: Builder, ys: Sequence[Slot], outputs: tuple[str, ...]) -> None:
         """Write results, rounded to their own type first, to arrays of any type."""
-        for y, result, char in zip(ys, self.results, outputs, strict=True):
-            builder.store(builder.cast(y, result), char)
+        # To round a result is part of computing it, for NumPy as well.
+        with builder.reporting("results" if self.loop.speculates else "flags"):
+            for y, result, char in zip(ys, self.results, outputs, strict=True):
+                builder.store(builder.cast(y, result), char)
 
     def pairs(self, wanted: tuple[int, ...]) -> list[tuple[int, int]]:
         """(output, argument) of the partials that these arguments need, in the order in which they are saved."""
@@ -183,7 +189,8 @@ class Kernel:
 
     def _start(self, builder: Builder, arrays: tuple[str, ...]) -> Emission:
         inputs = [builder.input(char) for char in arrays]
-        xs = [builder.cast(slot, char) for slot, char in zip(inputs[: self.nin], self.loop.in_chars, strict=False)]
+        with builder.reporting("cast"):
+            xs = [builder.cast(slot, char) for slot, char in zip(inputs[: self.nin], self.loop.in_chars, strict=False)]
         rest = iter(inputs[self.nin :])
         captured = {part: [next(rest) for _ in chars] for part, chars in self._captured}
         return Emission(builder, self.value, self.loop, self._part_loop, xs, captured)

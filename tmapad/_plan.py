@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,14 +39,22 @@ class Source(NamedTuple):
     takes_output: bool  # before the arguments
 
 
+# What the flags of a step stand for: see `Program`.
+Report = tuple[str | None, Loop | None, int]
+NO_REPORT: Report = (None, None, 0)
+
+
 class Builder:
     """Makes a program: call by call, in the order in which the core will run them.
 
     Arrays are given to the finished program in the order in which `input`, `store` and `block_sum` named
-    them.
+    them. If it has the name of a function, the floating-point errors of that function's value are reported.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str | None = None) -> None:
+        self._name = name
+        self._casts: str | None = None
+        self._reports: list[Report] = []
         self._slots: list[Slot] = []
         self._steps: list[tuple[Loop, list[Slot]]] = []
         self._sources: list[Source | None] = []
@@ -68,15 +77,41 @@ class Builder:
         self._slots.append(slot)
         return slot
 
-    def call(self, loop: Loop, arguments: Sequence[Slot], source: Source | None = None) -> list[Slot]:
-        """Run a loop on slots of its types; return its outputs. `source` is what the loop was made from."""
+    @contextlib.contextmanager
+    def reporting(self, kind: str) -> Iterator[None]:
+        """Report the errors of casts made here as "flags" or "results" of the function, or as those of a "cast"."""
+        self._casts = kind
+        try:
+            yield
+        finally:
+            self._casts = None
+
+    def call(
+        self,
+        loop: Loop,
+        arguments: Sequence[Slot],
+        source: Source | None = None,
+        *,
+        value: Loop | None = None,
+    ) -> list[Slot]:
+        """Run a loop on slots of its types; return its outputs. `source` is what the loop was made from.
+
+        If its first outputs are the function's value, `value` is a loop that gives just that for the first of the
+        arguments.
+        """
         if "".join(slot.char for slot in arguments) != loop.in_chars:
             raise TypeError(f"{loop!r} was given {''.join(slot.char for slot in arguments)}")
         outputs = [Slot(char) for char in loop.out_chars]
         self._slots += outputs
         self._steps.append((loop, [*arguments, *outputs]))
         self._sources.append(source)
+        self._reports.append(self._report(loop, value) if self._name is not None else NO_REPORT)
         return outputs
+
+    def _report(self, loop: Loop, value: Loop | None) -> Report:
+        if value is None:
+            return (self._casts, loop, 1) if self._casts is not None else NO_REPORT
+        return "results" if loop.speculates or loop is not value else "flags", value, value.nout
 
     def builtin(self, name: str, *arguments: Slot, to: str) -> Slot:
         """Run one of the core's own loops."""
@@ -117,7 +152,8 @@ class Builder:
         number = {id(slot): k for k, slot in enumerate(order)}
         described = [(slot.role, np.dtype(slot.char).itemsize, slot.value) for slot in order]
         steps = [(loop, tuple(number[id(slot)] for slot in arguments)) for loop, arguments in self._steps]
-        return Program(described, steps, serial=serial), tuple(self._sources), reads
+        program = Program(described, steps, serial=serial, name=self._name or "", reports=self._reports)
+        return program, tuple(self._sources), reads
 
 
 # A partial derivative: slots, and for each whether the function is antiholomorphic in that argument. There are two for

@@ -5,7 +5,6 @@
 #ifndef TMAPAD_PROCESS_H
 #define TMAPAD_PROCESS_H
 
-#include <fenv.h>
 #include <Python.h>
 
 #if defined(_WIN32)

@@ -211,9 +211,6 @@ def as_inputs(value: Any, kind: CaptureType) -> tuple[list[np.ndarray[Any, Any]]
     An array that is not contiguous, or of another type than compiled code reads, is copied.
     """
     if kind.ndim is None:
-        if kind.char in "dD":
-            return [np.array(value, kind.char)], None
-        with np.errstate(all="ignore"):
-            return [np.array(value, kind.char)], None
+        return [np.array(value, kind.char)], None
     array = np.require(value.view(np.ndarray), np.dtype(kind.char), ["C", "A"])
     return [np.array(number, _ADDRESS) for number in (array.ctypes.data, *array.shape)], array

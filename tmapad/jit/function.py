@@ -485,7 +485,7 @@ class PythonFunction:
         code = memory or _engine(record.code, self.name)
         # What it reads is kept along with the code, which may hold addresses of C functions found there.
         keep = (code, compiled.kept)
-        return Loop(code.address(LOOP), 0, types, types.index("->"), can_fail=can_fail, keep=keep)
+        return Loop(code.address(LOOP), 0, types, types.index("->"), can_fail=can_fail, speculates=True, keep=keep)
 
     def _in_chars(self, inputs: tuple[ArgType, ...], integer: Set[str]) -> str:
         """NumPy's characters for the types that arguments are cast to."""
