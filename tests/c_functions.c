@@ -154,3 +154,50 @@ int apart_add_loop(char **args, Py_ssize_t n, const Py_ssize_t *steps, void *dat
     for (Py_ssize_t i = 0; i < n; i++) ((double *)args[2])[i] = good ? x[steps[0] ? i : 0] + y[steps[1] ? i : 0] : NAN;
     return 0;
 }
+
+/* ---- the processor's flags and modes */
+
+/* By long double, which other registers hold on x86. */
+double long_reciprocal(double x) { volatile long double one = 1, y = x; return (double)(one / y); }
+
+double half_of(double x) { return 0.5 * x; }
+double half_of_derivative(double x) { return 1e-310 * (x * x + 1); }
+
+/* 1 / 0, but not on the thread that made the data: see `sleeps_elsewhere`. */
+double divides_elsewhere(double x, void *p)
+{
+    meeting *m = p;
+    volatile double zero = 0;
+    if (m->caller != (uintptr_t)pthread_self()) {
+        __atomic_store_n(&m->begun, 1, __ATOMIC_SEQ_CST);
+        return 1 / zero;
+    }
+    while (!__atomic_load_n(&m->begun, __ATOMIC_SEQ_CST) && m->patience-- > 0) sleep_through(1e-3);
+    return x;
+}
+
+/* Whether subnormal numbers are taken for zero in this thread; and to make it so, which gives -1 where this is not known. */
+int subnormals_are_zero(void)
+{
+    volatile double tiny = 1e-310;
+    return tiny * 1.0 == 0;
+}
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+int make_subnormals_zero(int on)
+{
+    _mm_setcsr(on ? _mm_getcsr() | 0x8040u : _mm_getcsr() & ~0x8040u);
+    return 0;
+}
+#elif defined(__aarch64__)
+int make_subnormals_zero(int on)
+{
+    uint64_t modes;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(modes));
+    modes = on ? modes | 1u << 24 : modes & ~(uint64_t)(1u << 24);
+    __asm__ volatile("msr fpcr, %0" : : "r"(modes));
+    return 0;
+}
+#else
+int make_subnormals_zero(int on) { return -1; }
+#endif

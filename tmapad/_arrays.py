@@ -17,6 +17,7 @@ Array = np.ndarray[Any, Any]
 
 ACCEPTED = "bool, integers, float16, float32, float64, complex64 and complex128"
 ACCEPTED_CHARS = frozenset("?bBhHiIlLqQefdFD")
+UNDERFLOW = 4  # among NumPy's flags
 CPU_DEVICES = (1, 3)  # kDLCPU and kDLCUDAHost of the DLPack standard
 
 
@@ -48,7 +49,8 @@ class Argument:
         with noting_flags() as flags:
             rounded = self.array.astype("e") if half and self.type is float and char == "f" else self.array
             converted = rounded.astype(char)
-        return converted, sum(flags)
+        # Of a Python number NumPy reports that it is too large for a type, not that it is too small.
+        return converted, sum(flags - {UNDERFLOW} if self.kind == "weak" else flags)
 
     @property
     def differentiable(self) -> bool:
@@ -65,7 +67,7 @@ class Argument:
 def noting_flags() -> Iterator[set[int]]:
     """Collect the floating-point flags that NumPy's conversions raise here, instead of reporting them."""
     flags: set[int] = set()
-    with np.errstate(all="call", call=lambda _, raised: flags.update(bit for bit in (1, 2, 4, 8) if raised & bit)):
+    with np.errstate(all="call", call=lambda _, raised: flags.update(bit for bit in (1, 2, UNDERFLOW, 8) if raised & bit)):
         yield flags
 
 
