@@ -34,4 +34,3 @@ def reports(run: Callable[[], Any], action: str = "warn", *, capfd: Any = None, 
     texts = [str(warning.message) for warning in caught]
     assert not caught or action == "warn"
     return [*texts, *calls, *log.lines, *(line.removeprefix("Warning: ") for line in printed.splitlines())]
-

@@ -18,9 +18,9 @@ HALVES = np.array([0.1, 0.3, 2.0, 2048.0], "f2")
 def test_python_numbers_are_float16_beside_float16(f: np.ufunc, number: float) -> None:
     for arguments in ((HALVES, number), (number, HALVES)):
         with np.errstate(all="ignore"):
-            expected = f(*arguments)
-        np.testing.assert_array_equal(tmap(f, *arguments), expected)
-        assert tmap(f, *arguments).dtype == expected.dtype
+            expected, y = f(*arguments), tmap(f, *arguments)
+        np.testing.assert_array_equal(y, expected)
+        assert y.dtype == expected.dtype
 
 
 def test_as_many_axes_as_numpy_has() -> None:

@@ -50,7 +50,7 @@ class Argument:
             rounded = self.array.astype("e") if half and self.type is float and char == "f" else self.array
             converted = rounded.astype(char)
         # Of a Python number NumPy reports that it is too large for a type, not that it is too small.
-        return converted, sum(flags - {UNDERFLOW} if self.kind == "weak" else flags)
+        return converted, flags.raised & ~UNDERFLOW if self.kind == "weak" else flags.raised
 
     @property
     def differentiable(self) -> bool:
@@ -63,11 +63,22 @@ class Argument:
         return self.array.dtype.newbyteorder("=") if self.array.dtype.kind in "fc" else np.dtype(np.float64)
 
 
+class Flags:
+    """The floating-point flags (NumPy's numbers) that conversions raised: see `noting_flags`."""
+
+    def __init__(self) -> None:
+        self.raised = 0
+
+    def note(self, _: str, raised: int) -> None:
+        """Take what NumPy says."""
+        self.raised |= raised
+
+
 @contextlib.contextmanager
-def noting_flags() -> Iterator[set[int]]:
-    """Collect the floating-point flags that NumPy's conversions raise here, instead of reporting them."""
-    flags: set[int] = set()
-    with np.errstate(all="call", call=lambda _, raised: flags.update(bit for bit in (1, 2, UNDERFLOW, 8) if raised & bit)):
+def noting_flags() -> Iterator[Flags]:
+    """Collect the flags that NumPy's conversions raise here, instead of reporting them."""
+    flags = Flags()
+    with np.errstate(all="call", call=flags.note):
         yield flags
 
 

@@ -159,7 +159,7 @@ class Call:
         for own, capture, value in captured:
             with noting_flags() as flags:
                 inputs, array = as_inputs(value, capture.type)
-            cast |= sum(flags)
+            cast |= flags.raised
             if array is not None:
                 read[len(arrays)] = array
             if own:

@@ -28,11 +28,11 @@ F. A run can be interrupted. The calling thread looks for signals now and then: 
    loops `poll`, be it from inside an element that never ends. If a handler raises, the stop flag is set, all workers
    give up, which is no failure of an element, and the exception is raised.
 
-G. A run ends with a report, if a flag of the processor ("divide by zero", "overflow", "underflow", "invalid") stands for
-   something that the user asked for: see `numpy.errstate`. Flags are looked at after each step, cleared if any is up,
-   and gathered from all workers. For loops whose compiler computes what no branch asked for they count only where a
-   result shows why: an element that is not finite though its arguments are is run again, alone. Workers compute in the
-   modes of the calling thread, whose own flags are in the end as they were.
+G. A run ends with a report, as `numpy.errstate` says, if a flag of the processor ("divide by zero", "overflow",
+   "underflow", "invalid") stands for something that the user asked for. Flags are looked at after each step, cleared if
+   any is up, and gathered from all workers. For loops whose compiler computes what no branch asked for they count only
+   where a result shows why: an element that is not finite though its arguments are is run again, alone. Workers compute
+   in the modes of the calling thread, whose own flags are in the end as they were.
 
 The parts of this file, which are compiled as one: ``_core_loops.pxi`` (A), ``_core_layout.pxi`` (B),
 ``_core_workers.pxi`` (B to D, F), ``_core_flags.pxi`` (G), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what

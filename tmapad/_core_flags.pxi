@@ -109,7 +109,9 @@ cdef int suspected(step_t *step, char **args, npy_intp *steps, int output, npy_i
         DIVIDE | OVERFLOW if result & INFINITE_ITEM and not given else 0)
 
 
-cdef int raised_alone(worker_t *w, step_t *step, char **args, npy_intp *steps, npy_intp i, char *scratch) noexcept nogil:
+cdef int raised_alone(
+    worker_t *w, step_t *step, char **args, npy_intp *steps, npy_intp i, char *scratch
+) noexcept nogil:
     """The flags that the function's value raises at one element; scratch is for its arguments and results."""
     cdef char *at[MAX_ARGS]
     cdef npy_intp copy, size

@@ -74,9 +74,7 @@ class Kernel:
         self._serial = serial
         self._programs: dict[Hashable, Planned] = {}
 
-    def _planned(
-        self, key: Hashable, make: Callable[[Builder], Sequence[str]], *, reports: bool = False
-    ) -> Planned:
+    def _planned(self, key: Hashable, make: Callable[[Builder], Sequence[str]], *, reports: bool = False) -> Planned:
         found = self._programs.get(key)
         if found is None:
             builder = Builder(self._name if reports else None)

@@ -134,11 +134,12 @@ class Ufunc:
         found = self._loops.get(index)
         if found is None:
             found = ufunc_loop(self.ufunc, index, self._group())
-            if self._may_raise(found):
-                # Run by the calling thread, which then has the exception.
+            raises, speculates = self._may_raise(found), self.origin == "numba"
+            if raises or speculates:
+                # What raises is run by the calling thread, which then has the exception.
                 found = Loop(
-                    found.address, found.data, found.types, found.nin, group=1, dense=True, can_fail=True, raises=True,
-                    keep=found,
+                    found.address, found.data, found.types, found.nin, group=1 if raises else found.group, dense=True,
+                    can_fail=raises, raises=raises, speculates=speculates, keep=found,
                 )  # fmt: skip
             found = self._loops.setdefault(index, found)
         return found
