@@ -3,12 +3,14 @@
 The copy is built once for each sanitizer, with all faults in it; the environment says which one is there.
 """
 
+import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,8 +164,8 @@ class Copy:
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Copy]:
-    return {name: Copy(tmp_path_factory.mktemp(name), name) for name in FAULTS}
+def copy_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Copy]:
+    return functools.cache(lambda sanitizer: Copy(tmp_path_factory.mktemp(sanitizer), sanitizer))
 
 
 def leaks_of_ours(report: str) -> list[str]:
@@ -176,8 +178,8 @@ LEAKS = {"ASAN_OPTIONS": "detect_leaks=1:fast_unwind_on_malloc=0:malloc_context_
 
 
 @pytest.mark.parametrize(("sanitizer", "name"), EACH, ids=[name for _, name in EACH])
-def test_planted_faults_are_found(copies: dict[str, Copy], sanitizer: str, name: str) -> None:
-    fault, copy = FAULTS[sanitizer][name], copies[sanitizer]
+def test_planted_faults_are_found(copy_for: Callable[[str], Copy], sanitizer: str, name: str) -> None:
+    fault, copy = FAULTS[sanitizer][name], copy_for(sanitizer)
     if name == "leak":
         assert leaks_of_ours(copy.run(fault.code, **LEAKS)[1]) == []
         leaks = leaks_of_ours(copy.run(fault.code, name, **LEAKS)[1])
