@@ -108,6 +108,30 @@ def test_many_threads_call_at_once() -> None:
         assert all(pool.map(work, range(400)))
 
 
+POOL_OF_THREADS = """
+import os, numpy as np
+from concurrent.futures import ThreadPoolExecutor
+from tmapad import tmap
+
+x = np.linspace(0, 1, 100_000)
+expected = np.exp(x)
+
+def work(k):
+    right = (tmap(np.exp, x, num_threads=3) == expected).all()
+    return right, len(os.listdir('/proc/self/task'))
+
+with ThreadPoolExecutor(4) as pool:
+    right, tasks = zip(*pool.map(work, range(400)))
+print(all(right), max(tasks) <= 1 + 4 * 3 + 4 * 4)
+"""
+
+
+@needs_proc
+def test_calls_from_a_pool_have_a_bounded_number_of_threads() -> None:
+    """Each thread keeps a team of its own; for a moment there are also those that try how many there can be."""
+    assert run_python(POOL_OF_THREADS) == "True True"
+
+
 @needs_proc
 def test_short_lived_threads_leave_nothing_behind() -> None:
     x = np.linspace(0, 3, 10_000)
