@@ -449,7 +449,7 @@ CMATH = SimpleNamespace(
     | {name: _complex(name) for name in vars(cmath) if name in ELEMENTARY}
     | {"phase": _argument, "polar": lambda z: (abs(z), _argument(z))}
     | {"rect": lambda r, phi: as_complex(r * MATH.cos(phi), r * MATH.sin(phi))}
-    | {name: step(getattr(cmath, name)) for name in ("isnan", "isinf", "isfinite")}
+    | {name: step(getattr(cmath, name)) for name in ("isnan", "isinf", "isfinite", "isclose")}
 )
 
 _MODULES = {id(math): MATH, id(np): NP, id(cmath): CMATH}

@@ -399,6 +399,18 @@ def assignment_expressions(x: float, y: float) -> float:
     return total * (v := y) + v
 
 
+def matches_numbers(x: float, y: float) -> float:
+    assert x > -100.0, "which is never printed"
+    match int(x):
+        case 0:
+            return x * y
+        case 1 | 2:
+            x = x + y
+        case _:
+            return y
+    return x * x
+
+
 def truth(x: float, y: float) -> tuple[float, ...]:
     return (
         x if any((x > 1.0, y > 0.0)) else y,
@@ -494,7 +506,7 @@ TWO = [
     array_indexed_by_data, array_of_two_axes, array_of_complex_numbers, arrays_handed_on,
     calls_helpers, nested_functions, default_argument, builtins, powers, remainders, more_from_math, from_numpy,
     from_cmath, calls_with_keywords, calls_a_method_with_keywords,
-    nonlocal_variable, assignment_expressions, truth,
+    nonlocal_variable, assignment_expressions, truth, matches_numbers,
 ]  # fmt: skip
 
 

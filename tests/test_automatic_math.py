@@ -1,7 +1,5 @@
 """Python's `math` in functions whose derivative is automatic: every name of it, against Python and dual numbers."""
 
-# mypy: disable-error-code="arg-type, call-arg, no-untyped-call"
-
 import cmath
 import itertools
 import math
@@ -383,3 +381,44 @@ def test_users_of_numba_see_nothing_of_this() -> None:
     assert tmap(lambda x: math.fsum((x, 1.0)), X).tolist() == [math.fsum((x, 1.0)) for x in X.tolist()]
     with pytest.raises(numba.TypingError, match=re.escape("Unknown attribute 'fsum'")):
         numba.njit(lambda x: math.fsum((x, 1.0)))(1.0)
+
+
+# ------------------------------------------------------------------------------------------------ cmath
+
+# By name of what `cmath` has: functions of x and y.
+COMPLEX: dict[str, Callable[[float, float], Any]] = {
+    **{
+        name: eval(f"lambda x, y: (cmath.{name}(complex(x, y)).real, cmath.{name}(complex(y, -x)).imag)")
+        for name in dir(cmath)
+        if name in dir(math) and not hasattr(cmath, f"{name}j") and callable(getattr(cmath, name))
+    },
+    "isclose": lambda x, y: x if cmath.isclose(complex(x, y), complex(y, x), rel_tol=0.5) else y,
+    "isfinite": lambda x, y: x if cmath.isfinite(complex(x, y)) else y,
+    "isinf": lambda x, y: x if cmath.isinf(complex(x, y)) else y,
+    "isnan": lambda x, y: x if cmath.isnan(complex(x, y)) else y,
+    "phase": lambda x, y: cmath.phase(complex(x, y)) * x,
+    "polar": lambda x, y: cmath.polar(complex(x, y)),
+    "rect": lambda x, y: cmath.rect(x, y).imag * x,
+    "e": lambda x, y: cmath.e * x,
+    "pi": lambda x, y: cmath.pi * x,
+    "tau": lambda x, y: cmath.tau * x,
+    "inf": lambda x, y: x if x < cmath.inf else y,
+    "nan": lambda x, y: x if math.isnan(cmath.nan) else y,
+    "infj": lambda x, y: x if cmath.isinf(cmath.infj) else y,
+    "nanj": lambda x, y: x if cmath.isnan(cmath.nanj) else y,
+}
+
+
+def test_every_name_of_cmath_has_a_row() -> None:
+    assert COMPLEX.keys() == {name for name in dir(cmath) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", sorted(COMPLEX))
+def test_every_name_of_cmath(name: str) -> None:
+    f = COMPLEX[name]
+    y = tmap(f, X, Y)
+    expected = [f(*at) for at in zip(X.tolist(), Y.tolist(), strict=True)]
+    columns = zip(*(one if isinstance(one, tuple) else (one,) for one in expected), strict=True)
+    for got, column in zip(y if isinstance(y, tuple) else (y,), columns, strict=True):
+        assert_close(got, np.array(column), 1e-300, 1e-13)
+    assert_derivatives(f, X, Y)
