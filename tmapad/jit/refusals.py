@@ -18,9 +18,11 @@ PYTHON = "for which threads would have to wait for each other; leave that out of
 RANDOM = (
     "it draws random numbers, so its results would depend on the threads; draw them before and pass them as an argument"
 )
+WITH = "a function that is mapped has no with blocks"
 # By the interpreter's name of an instruction: what it is of, that is not compiled.
 _INSTRUCTIONS = {
-    "BEFORE_WITH": "a function that is mapped has no with blocks",
+    "BEFORE_WITH": WITH,
+    "LOAD_SPECIAL": WITH,  # of CPython 3.14
     "LOAD_BUILD_CLASS": "a class is made in it: make it outside",
     "IMPORT_NAME": "it imports: do so outside of the function",
     "STORE_GLOBAL": "it assigns a global variable, which threads would do at the same time: return what is computed",

@@ -264,9 +264,11 @@ if hasattr(math, "sumprod"):  # since CPython 3.12
 CLASSES: dict[Hashable, Form] = {float: _float, str: _str}
 """The same of classes that are called: otherwise they stand for types."""
 
+_BY_ID = {id(value): form for value, form in (FORMS | CLASSES).items()}  # not all that is called has a hash
+
 
 def form_of(value: Any, *, is_called: bool) -> Form | None:
     """What gives the Python function to compile for a function, or for a class if it is called."""
     if isinstance(value, type):
-        return CLASSES.get(value) if is_called else None
-    return FORMS.get(value) if isinstance(value, Hashable) else None
+        return _BY_ID.get(id(value)) if is_called else None
+    return _BY_ID.get(id(value))
