@@ -3,7 +3,9 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -37,3 +39,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("TMAPAD_CACHE", "TMAPAD_CACHE_SIZE"):
         os.environ.pop(name, None)
     config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+
+
+@pytest.fixture
+def without_reports() -> Iterator[None]:
+    """For tests of infinities and NaN, where a report of how they came about is right but not what is tested."""
+    with np.errstate(all="ignore"):
+        yield

@@ -276,6 +276,7 @@ SINGULAR: list[tuple[Callable[[float], Any], float]] = [
 ]
 
 
+@pytest.mark.usefixtures("without_reports")
 @pytest.mark.parametrize(("f", "at"), SINGULAR)
 @pytest.mark.parametrize("residuals", ["save", "recompute"])
 def test_a_cotangent_of_0_gives_0(f: Callable[[float], Any], at: float, residuals: str) -> None:
@@ -285,6 +286,7 @@ def test_a_cotangent_of_0_gives_0(f: Callable[[float], Any], at: float, residual
     assert not math.isfinite(dx[3])
 
 
+@pytest.mark.usefixtures("without_reports")
 @pytest.mark.parametrize(("f", "at"), SINGULAR)
 def test_one_element_leaves_the_others_alone(f: Callable[[float], Any], at: float) -> None:
     x = np.linspace(0.1, 0.9, 101)
