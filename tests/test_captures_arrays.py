@@ -233,6 +233,16 @@ def test_large_arrays_are_not_differentiated_without_being_named() -> None:
     np.testing.assert_array_equal(back(np.ones(3))[2], np.ones(3))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "passes"), [((1001, 25), "f8", 126 + 4), ((1025, 3), "c16", 257 + 1), ((1025, 0), "f4", 129)]
+)
+def test_how_many_passes_a_gradient_takes(sizes: tuple[int, int], dtype: str, passes: int) -> None:
+    """Each array has its own; a complex number is two."""
+    a, b = (np.ones(size, dtype) for size in sizes)
+    with pytest.raises(ValueError, match=f"Their gradient takes {passes} passes over all elements"):
+        rrule(tmap, lambda x: x * abs(a[1]) + b.size, X)
+
+
 def test_tables_of_integers_have_no_gradient() -> None:
     table = np.arange(5000)
     _, df, dx = rrule(tmap, lambda x: x * table[7], X)[1](np.ones(3))

@@ -23,7 +23,7 @@ from tmapad._kernel import Sink
 from tmapad._tangents import NO_TANGENT, ZERO_TANGENT, Tangent, unthunk
 from tmapad._targets import Input, Target, batches
 from tmapad._ufuncs import TableForm
-from tmapad._windows import check_window, pull_array
+from tmapad._windows import check_window, passes, pull_array
 
 RESIDUALS = ("auto", "save", "recompute")
 LARGEST_CAPTURED = 1024  # numbers in captured arrays that are differentiated without being named
@@ -127,19 +127,17 @@ def _has_gradient(call: Call, i: int) -> bool:
 def _check_size(call: Call, asked: Sequence[int]) -> None:
     """Refuse to differentiate large captured arrays without being told to: they may be tables."""
     arrays = {
-        call.captures[i]: call.captured_arrays[i].size
-        for i in asked
-        if i in call.captured_arrays and _has_gradient(call, i)
+        call.captures[i]: call.captured_arrays[i] for i in asked if i in call.captured_arrays and _has_gradient(call, i)
     }
-    total = sum(arrays.values())
+    total = sum(array.size for array in arrays.values())
     if total <= LARGEST_CAPTURED:
         return
     others = tuple(_name(call, i) for i in asked if call.captures.get(i) not in arrays and _has_gradient(call, i))
-    named = ", ".join(f"{path!r} ({size})" for path, size in arrays.items())
+    named = ", ".join(f"{path!r} ({array.size})" for path, array in arrays.items())
     everything = (*others, *arrays)
     raise ValueError(
         f"{call.frame.function.name} captured arrays of {total} numbers: {named}. Their gradient takes "
-        f"{-(-total // 8)} passes over all elements. Leave them out, rrule(..., wrt={others!r}), "
+        f"{sum(map(passes, arrays.values()))} passes over all elements. Leave them out, rrule(..., wrt={others!r}), "
         f"or ask for it, rrule(..., wrt={everything!r})"
     )
 

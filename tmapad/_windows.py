@@ -22,6 +22,17 @@ def widths(numbers: int) -> int:
     return min(WIDTH, numbers)
 
 
+def passes(array: Array) -> int:
+    """How many passes over all elements the cotangent of a captured array takes."""
+    numbers = _numbers(array)
+    return -(-numbers // widths(numbers)) if numbers else 0
+
+
+def _numbers(array: Array) -> int:
+    """How many real numbers there are in an array."""
+    return array.size * (2 if array.dtype.kind == "c" else 1)
+
+
 def pull_array(
     frame: Frame,
     position: int,
@@ -51,7 +62,7 @@ def pull_array(
     """
     read = frame.captured[position]
     kernel, size = frame.kernel, math.prod(frame.shape)
-    numbers = read.size * (2 if read.dtype.kind == "c" else 1)
+    numbers = _numbers(read)
     real = np.dtype(read.dtype.char.lower())
     element = Input(() if summed else frame.shape, "array", np.dtype(to.dtype.char.lower()))
     result: Array = np.zeros((*element.shape, numbers), element.dtype)
@@ -76,7 +87,7 @@ def pull_array(
 def check_window(frame: Frame, position: int, outputs: Sequence[str | None]) -> tuple[int, ...]:
     """Compile what `pull_array` runs; return which of the frame's arrays it reads."""
     read = frame.captured[position]
-    numbers = read.size * (2 if read.dtype.kind == "c" else 1)
+    numbers = _numbers(read)
     real = read.dtype.char.lower()
     sinks = (Sink("products", real, True),) * widths(numbers)
     planned: Any = frame.kernel.pull_window(frame.chars, position, real, tuple(outputs), sinks)

@@ -72,9 +72,9 @@ def _divide(t: Tangents, one: Instruction) -> None:
     a, b = one.operands
     for lane in t.lanes(one.name):
         numerator = t.tangent(a, lane, one.type)
-        if lane in t.lanes(b):
+        if t.has(b, lane):
             product = t.scaled(one.name, b, lane, one.type)
-            if lane in t.lanes(a):
+            if t.has(a, lane):
                 numerator = t.emitter.op("fsub", one.type, numerator, product)
             else:
                 numerator = t.emitter.op("fneg", one.type, product)

@@ -121,7 +121,7 @@ def _pushed(
     """The tangent of an output: the sum of products with its partial derivatives, see `tmapad._derivatives`."""
     total: list[str] = []
     for argument, x in enumerate(xs):
-        if not any(lane in t.lanes(part) for part in x.parts):
+        if not any(t.has(part, lane) for part in x.parts):
             continue
         slope = row.partial(output, argument)
         if slope is None:
@@ -162,7 +162,7 @@ def _registered(t: Tangents, one: Instruction) -> None:
         tangents = {
             argument: Number(x.char, tuple(t.tangent(part, lane, x.real) for part in x.parts))
             for argument, x in enumerate(xs)
-            if any(lane in t.lanes(part) for part in x.parts)
+            if any(t.has(part, lane) for part in x.parts)
         }
         for output, y in enumerate(ys):
             if y.char not in "fdFD":

@@ -115,7 +115,7 @@ def copy(t: Tangents, one: Instruction) -> None:
         raise t.refusal("numbers copied to memory that is not the function's own")
     for lane in t.lanes(target):
         shadow = t.tangent(target, lane, "ptr")
-        if lane in t.lanes(source):
+        if t.has(source, lane):
             copy = one.text.replace(target, shadow, 1)
             t.emitter.line(copy.replace(source, t.tangent(source, lane, "ptr"), 1))
         else:

@@ -69,12 +69,19 @@ class Tangents:
 
     def lanes(self, operand: str) -> list[int]:
         """The lanes on which a value has a tangent."""
-        bits = 0 if is_constant(operand) else self.activity.lanes.get(operand, 0)
-        return [lane for lane in range(self.count) if bits >> lane & 1]
+        bits = self._bits(operand)
+        return [lane for lane in range(self.count) if bits >> lane & 1] if bits else []
+
+    def has(self, operand: str, lane: int) -> bool:
+        """Whether a value has a tangent on a lane."""
+        return bool(self._bits(operand) >> lane & 1)
+
+    def _bits(self, operand: str) -> int:
+        return 0 if is_constant(operand) else self.activity.lanes.get(operand, 0)
 
     def tangent(self, operand: str, lane: int, type_: str = "double") -> str:
         """The tangent of a value on a lane, zero where it has none; of an address that of the shadow."""
-        if lane in self.lanes(operand):
+        if self.has(operand, lane):
             return real(1.0, type_) if operand in self.seeds and type_ in REALS else self.name_of_tangent(operand, lane)
         if type_ == "ptr":
             if operand not in NOWHERE:
@@ -92,7 +99,7 @@ class Tangents:
 
     def depends(self, operand: str, lane: int) -> str:
         """Whether a value depends on anything on a lane, by the way that was taken: a condition, constant mostly."""
-        if lane not in self.lanes(operand):
+        if not self.has(operand, lane):
             return "false"
         return suffixed(operand, f"{self.prefix}.{lane}.on") if self.uncertain(operand, lane) else "true"
 
@@ -132,7 +139,7 @@ class Tangents:
 
     def kept(self, operands: Sequence[str], lane: int, product: Value, type_: str) -> Value:
         """A product with the tangent of a complex number: 0 where nothing depends, see `scaled`."""
-        if not all(lane not in self.lanes(operand) or self.uncertain(operand, lane) for operand in operands):
+        if not all(not self.has(operand, lane) or self.uncertain(operand, lane) for operand in operands):
             return product
         depends, *others = (self.depends(operand, lane) for operand in operands)
         for other in others:
@@ -145,7 +152,7 @@ class Tangents:
         for lane in self.lanes(one.name):
             total = None
             for operand, factor in terms:
-                if lane in self.lanes(operand):
+                if self.has(operand, lane):
                     if factor is None or factor == "-":
                         term = self.tangent(operand, lane, one.type)
                         term = term if factor is None else self.emitter.op("fneg", one.type, term)
