@@ -5,7 +5,6 @@ Library of Mathematical Functions, https://dlmf.nist.gov.
 """
 
 import math
-from fractions import Fraction
 
 from tmapad._derivatives import Node, Operand, f, horner, rule, where_defined
 
@@ -93,8 +92,8 @@ rule("log_ndtr", log_ndtr)
 
 # ------------------------------------------------------------------------------------------------ gamma functions
 
-# Bernoulli's numbers B2, B4, ..., B16.
-BERNOULLI = [Fraction(text) for text in ("1/6", "-1/30", "1/42", "-1/30", "5/66", "-691/2730", "7/6", "-3617/510")]
+# Bernoulli's numbers B2, B4, ..., B16, as fractions.
+BERNOULLI = ((1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510))
 SHIFT = 10  # from which on their series is exact in double precision
 
 
@@ -102,7 +101,7 @@ def trigamma(x: Node) -> Node:
     """The derivative of the digamma function: recurrence 5.15.5, series 5.15.8, reflection 5.15.6."""
     z = f.select(x < 0, 1 - x, x)
     t = 1 / (z + float(SHIFT))
-    total = t * (1 + t * (0.5 + t * horner(t * t, [float(b) for b in BERNOULLI])))
+    total = t * (1 + t * (0.5 + t * horner(t * t, [a / b for a, b in BERNOULLI])))
     for k in reversed(range(SHIFT)):
         total = 1 / ((z + float(k)) * (z + float(k))) + total
     reflected = math.pi / f.sin(math.pi * (x - f.rint(x)))
@@ -117,8 +116,8 @@ def digamma_difference(a: Node, b: Node, total: Node) -> Node:
     terms: Operand = 1.0
     power: Operand = 1.0
     series: Operand = 0.0
-    for n, number in enumerate(BERNOULLI, start=1):
-        series = series + float(number / (2 * n)) * terms
+    for n, (numerator, denominator) in enumerate(BERNOULLI, start=1):
+        series = series + numerator / (2 * n * denominator) * terms
         power = power * v
         terms = terms * u + power
     sum_ = f.log1p(b / near) + b / near / far * (0.5 + (near + far) / near / far * series)
@@ -245,10 +244,11 @@ def scaled(order: int, sign: int, x: Node, near: Node) -> Node:
 
     The series is ``c x^(-1/2) (1 + a1 s/x + a2 (s/x)^2 + ...)``; the sign s is -1 for I and 1 for K.
     """
-    coefficients, a = [], Fraction(1)
+    coefficients, numerator, denominator = [], 1, 1  # of a1, a2, ...: exact, and divided at the end
     for k in range(19):
-        coefficients.append(float(a * (Fraction(1, 2) + k) * sign**k))
-        a *= Fraction(4 * order**2 - (2 * k + 1) ** 2, 8 * (k + 1))
+        coefficients.append(numerator * (2 * k + 1) * sign**k / (2 * denominator))
+        numerator *= 4 * order**2 - (2 * k + 1) ** 2
+        denominator *= 8 * (k + 1)
     t = 1 / f.maximum(f.absolute(x), FAR)
     c = math.sqrt(math.pi / 2) if sign > 0 else 1 / SQRT_2PI
     far = -c * t * f.sqrt(t) * horner(t, coefficients)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tmapad._errors import SignatureError
+from tmapad._patterns import pattern
 
 MAX_INPUTS = 6
 MAX_OUTPUTS = 8  # of a function that writes through pointers; as in _scalar_loops.h
@@ -33,7 +34,7 @@ _SPELLINGS = {
 _COMPLEX = {"complex", "_Complex", "__complex__"}
 _WORDS = {"float", "double", "long", "int", "void", *_COMPLEX}
 _QUALIFIERS = {"const", "volatile", "restrict", "__restrict", "__restrict__", "register"}
-_PIECE = re.compile(r"[A-Za-z_]\w*|\S", re.ASCII)
+_PIECE = pattern(r"[A-Za-z_]\w*|\S", re.ASCII)
 
 
 class Declaration(NamedTuple):

@@ -31,6 +31,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from tmapad import _core
+from tmapad._patterns import pattern
 
 # More than anybody can mean. The OpenMP runtime ends the process when the system has no more threads for it.
 LARGEST = max(1024, 8 * (os.cpu_count() or 1))
@@ -148,7 +149,7 @@ def decide(
 
 # A list has one number for each level of nested regions. More than nine digits need not fit OpenMP's int.
 _NUMBER = r"\s*\+?0*[1-9]\d{0,8}\s*"
-_NUMBERS = re.compile(f"({_NUMBER})(?:,{_NUMBER})*", re.ASCII)
+_NUMBERS = pattern(f"({_NUMBER})(?:,{_NUMBER})*", re.ASCII)
 
 
 def parse_num_threads(text: str) -> int | None:

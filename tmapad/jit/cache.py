@@ -6,7 +6,6 @@ cannot be written is not. None of this is an error, for without a cache everythi
 """
 
 import os
-import re
 import stat
 import time
 from ast import literal_eval
@@ -14,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tmapad._patterns import pattern
 from tmapad.jit.digests import digest
 from tmapad.jit.place import make, place, problem
 
@@ -22,7 +22,7 @@ DEFAULT_SIZE = 256  # MB
 MB = 10**6
 
 _SUFFIX = ".kernel"
-_OURS = re.compile(r"[0-9a-f]{64}\.kernel(?P<temporary>\.[0-9a-f-]+)?")
+_OURS = pattern(r"[0-9a-f]{64}\.kernel(?P<temporary>\.[0-9a-f-]+)?")
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NO_LINK  # a pipe by that name must not be waited for
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tmapad._patterns import pattern
 from tmapad._protocol import ArgType, Registered
 from tmapad.jit.scalar import SCALAR, slots
 
@@ -24,13 +25,13 @@ _NUMBERS = {"e": "f", "f": "f", "d": "d", "F": "F", "D": "D"}
 _INTEGERS = frozenset("?bBhHiIlLqQ")
 _ADDRESS = "q"
 
-_CALL = re.compile(
+_CALL = pattern(
     rf'^ *(?P<name>%(?:"[^"]*"|[-\w.$]+)) = (?:tail )?call [^@\n]*@"(?P<symbol>{re.escape(PREFIX)}[^"]*)"\(\).*\n',
     re.MULTILINE,
 )
-_DECLARATION = re.compile(rf'^declare [^@\n]*@"{re.escape(PREFIX)}[^"]*"\(\).*\n', re.MULTILINE)
-_REMAINING = re.compile(rf'call [^@\n]*@"{re.escape(PREFIX)}(\d+)')
-_LOCAL = re.compile(r'%(?:"[^"]*"|[-\w.$]+)')
+_DECLARATION = pattern(rf'^declare [^@\n]*@"{re.escape(PREFIX)}[^"]*"\(\).*\n', re.MULTILINE)
+_REMAINING = pattern(rf'call [^@\n]*@"{re.escape(PREFIX)}(\d+)')
+_LOCAL = pattern(r'%(?:"[^"]*"|[-\w.$]+)')
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tmapad._patterns import pattern
+
 if TYPE_CHECKING:
     from tmapad.jit.captures import Capture
 
@@ -28,15 +30,15 @@ NATIVE = f"{OPAQUE}native."
 PURE = "nounwind willreturn memory(none)"
 """Attributes of these functions: a call whose result is not used can go."""
 
-_NAME = re.compile(r'@("[^"]*"|[-\w.$]+)\(')
-_OPAQUE_DEFINITION = re.compile(rf'^(define internal [^@\n]*@"{re.escape(OPAQUE)}[^"]*"\([^)]*\) ).*\{{$', re.MULTILINE)
-_CALL = re.compile(r" call [^@%\n]*([@%][^(\n]*)\(")
+_NAME = pattern(r'@("[^"]*"|[-\w.$]+)\(')
+_OPAQUE_DEFINITION = pattern(rf'^(define internal [^@\n]*@"{re.escape(OPAQUE)}[^"]*"\([^)]*\) ).*\{{$', re.MULTILINE)
+_CALL = pattern(r" call [^@%\n]*([@%][^(\n]*)\(")
 _SLOW = f'@"{NATIVE}'
 _CHEAP = ("@llvm.", f'@"{OPAQUE}')
-_LABEL = re.compile(r'("[^"]*"|[-\w.$]+):')
-_TARGET = re.compile(r'label %("[^"]*"|[-\w.$]+)')
-_ADDRESS = re.compile(r"\binttoptr \(?i64 -?\d")
-_UNNAMED = re.compile(r" (?:local_)?unnamed_addr")
+_LABEL = pattern(r'("[^"]*"|[-\w.$]+):')
+_TARGET = pattern(r'label %("[^"]*"|[-\w.$]+)')
+_ADDRESS = pattern(r"\binttoptr \(?i64 -?\d")
+_UNNAMED = pattern(r" (?:local_)?unnamed_addr")
 _REAL_PARTS = {"f": "float", "d": "double", "F": "float", "D": "double"}
 
 
