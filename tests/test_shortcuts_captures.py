@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tmapad import Tangent, rrule, tmap
+from tmapad import Tangent, register, rrule, tmap
 
 MODULE = sys.modules["tmapad._tmap"]
-RATE = 1.5
+RATE, SCALE = 1.5, 2.0
 INDICES = np.array([1, 2, 3])
 
 
@@ -54,6 +54,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
     "a method": (Model().scaled, 2),
     "partials kept": (saved(0.3), 1),
     "a global": (lambda x: RATE * x, 1),
+    "a registered function": (register(lambda x: x * RATE, derivative=lambda x: RATE * SCALE / SCALE), 1),
     "a constant array": (lambda x: x * INDICES[1] * RATE, 1),
 }
 

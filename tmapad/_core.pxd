@@ -97,7 +97,8 @@ cdef class Elementwise:
     cdef readonly Program program
     cdef int *inputs
     cdef int *outputs
-    cdef int *numbers     # of each input, whether it is one
+    cdef int *numbers     # of each input, whether it is one,
+    cdef int *reads       # and whether the program takes it
     cdef int nin
     cdef int nout
 

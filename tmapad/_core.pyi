@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,14 @@ class Program:
 
 class Elementwise:
     program: Program
-    def __init__(self, program: Program, inputs: str, outputs: str, numbers: Iterable[int] = ()) -> None: ...
+    def __init__(
+        self,
+        program: Program,
+        inputs: str,
+        outputs: str,
+        numbers: Container[int] = (),
+        reads: Container[int] | None = None,
+    ) -> None: ...
     def __call__(
         self,
         arrays: tuple[np.ndarray[Any, Any], ...],

@@ -168,19 +168,21 @@ cdef class Elementwise:
     """A program whose inputs all have one shape, and whose outputs are new arrays of that shape.
 
     The short way from arrays to results, for arguments that need no conversion: `launch` finds that out
-    itself. Those of its inputs that `numbers` has, by position, are arrays without axes instead.
+    itself. Those of its inputs that `numbers` has, by position, are arrays without axes instead. The program
+    takes those that `reads` has, in ascending order.
     """
 
-    def __cinit__(self, Program program, str inputs, str outputs, numbers=()):
+    def __cinit__(self, Program program, str inputs, str outputs, numbers=(), reads=None):
         cdef int i
         self.program, self.nin, self.nout = program, len(inputs), len(outputs)
-        self.inputs = <int *>PyMem_RawMalloc((2 * self.nin + self.nout) * sizeof(int))
+        self.inputs = <int *>PyMem_RawMalloc((3 * self.nin + self.nout) * sizeof(int))
         if self.inputs == NULL:
             raise MemoryError
         self.outputs = self.inputs + self.nin
         self.numbers = self.outputs + self.nout
+        self.reads = self.numbers + self.nin
         for i in range(self.nin):
-            self.numbers[i] = i in numbers
+            self.numbers[i], self.reads[i] = i in numbers, reads is None or i in reads
         for i, char in enumerate(inputs + outputs):
             self.inputs[i] = np.dtype(char).num
 
@@ -196,7 +198,7 @@ cdef class Elementwise:
         cdef void *pointers[MAX_SLOTS]
         cdef array_t *array
         cdef array_t *first
-        cdef int i, axis, ndim
+        cdef int i, axis, ndim, count = 0
         cdef npy_intp *shape
         if len(arrays) != self.nin:
             return None
@@ -205,7 +207,9 @@ cdef class Elementwise:
             array = <array_t *>arrays[i]
             if not cnp.PyArray_CheckExact(<object>array) or type_of(array) != self.inputs[i]:
                 return None
-            pointers[i] = array
+            if self.reads[i]:
+                pointers[count] = array
+                count += 1
             if self.numbers[i]:
                 if ndim_of(array):
                     return None
@@ -230,7 +234,7 @@ cdef class Elementwise:
         else:
             return None
         for i in range(self.nout):
-            pointers[self.nin + i] = <void *>results[i]
+            pointers[count + i] = <void *>results[i]
         results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False,
                                             (), 0))
         return tuple(results)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tmapad._automatic import Automatic, WithPartials
 from tmapad._bound import Bound
-from tmapad._explain import Explanation, explain
 from tmapad._forms import Separate, Together
 from tmapad._kernel import Kernel, precision_of, result_chars
 from tmapad._pointers import Pointer
 from tmapad._protocol import REGISTRY, ArgType, Implementation, Registered, computation_type
 from tmapad._ufuncs import TableForm, Ufunc
 from tmapad.jit import Capture, PythonFunction, as_inputs
+
+if TYPE_CHECKING:
+    from tmapad._explain import Explanation
 
 
 class ScalarFunction(Registered):
@@ -150,6 +152,8 @@ class ScalarFunction(Registered):
         Explanation
             With a field for each of these; printing it shows them line by line.
         """
+        from tmapad._explain import explain
+
         return explain(self, xs)
 
     @property

@@ -128,7 +128,7 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
         chars, kernel = chars_of(xs, call.frame), call.frame.kernel
         planned = kernel.map(chars, kernel.results)
         shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results),
-                                     range(len(xs), len(chars)))
+                                     range(len(xs), len(chars)), planned.reads)
     return y
 
 
@@ -208,7 +208,7 @@ cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull, int count, cnp.npy_
     known.inputs, known.count = pull.inputs, count
     shortcuts[key, BACK] = known
     shortcuts[key, AHEAD] = Elementwise(ahead.program, "".join(chars), outputs[0] + "".join(ahead.chars),
-                                        range(count, len(chars)))
+                                        range(count, len(chars)), ahead.reads)
 
 
 cdef class Known:
