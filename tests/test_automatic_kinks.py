@@ -86,6 +86,7 @@ KINKS: list[tuple[Callable[..., Any], tuple[float, ...], tuple[float, ...]]] = [
 ]
 
 
+@pytest.mark.usefixtures("without_reports")
 @pytest.mark.parametrize(("f", "at", "partials"), KINKS)
 def test_kinks(f: Callable[..., Any], at: tuple[float, ...], partials: tuple[float, ...]) -> None:
     for residuals in ("save", "recompute"):
