@@ -40,6 +40,7 @@ float complex square_c64(float complex z) { return z * z; }
 float complex twice_c64(float complex z) { return 2 * z; }
 
 double minus_one(double x) { return -1.0; }
+double minus_two(double x) { return -2.0; }
 double zero(double x) { return 0.0; }
 double nan_of(double x) { return NAN; }
 double infinity_of(double x) { return INFINITY; }
@@ -83,6 +84,7 @@ double not_negative(double x)
     return x == 1 ? -1.0 : 2 * x;
 }
 double not_negative_derivative(double x) { return not_negative(x) == 7 ? 0 : 2; }
+void not_negative_both(double x, double *y, double *dy_dx) { *y = not_negative(x); *dy_dx = 2; }
 double not_negative_times(double a, double x) { return a * (not_negative(x) + x - x); }
 double not_negative_times_a(double a, double x) { return not_negative(x); }
 double not_negative_times_x(double a, double x) { return not_negative(x) == 7 ? 0 : 2 * a; }

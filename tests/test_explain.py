@@ -18,14 +18,6 @@ def not_negative(part: str = "", **keywords: Any) -> Any:
 
 # Functions, and how their line about threads begins; None: with a number of threads and no reason to run on one.
 SERIAL: dict[str, tuple[Any, str | None]] = {
-    "raises": (lambda: not_negative(raises=True), "1: registered with raises=True"),
-    "its derivative raises": (
-        lambda: register(zoo.libm("exp"), derivative=not_negative("_derivative", raises=True)),
-        "1: registered with raises=True",
-    ),
-    "Cython, raises": (
-        lambda: from_cython("scipy.special.cython_special", "gammaln", raises=True), "1: registered with raises=True"
-    ),
     "not threadsafe": (lambda: not_negative(threadsafe=False), "1: registered with threadsafe=False"),
     "its derivative is not threadsafe": (
         lambda: register(zoo.libm("exp"), derivative=not_negative("_derivative", threadsafe=False)),
@@ -35,6 +27,14 @@ SERIAL: dict[str, tuple[Any, str | None]] = {
         lambda: register(lambda x: 2 * x, threadsafe=False), "1: registered with threadsafe=False"
     ),
     "C": (not_negative, None),
+    "raises": (lambda: not_negative(raises=True), None),
+    "its derivative raises": (
+        lambda: register(zoo.libm("exp"), derivative=not_negative("_derivative", raises=True)), None
+    ),
+    "Cython, raises": (lambda: from_cython("scipy.special.cython_special", "gammaln", raises=True), None),
+    "raises, not threadsafe": (
+        lambda: not_negative(raises=True, threadsafe=False, replace=True), "1: registered with threadsafe=False"
+    ),
     "C with a derivative": (lambda: register(zoo.libm("exp"), derivative=zoo.libm("exp")), None),
     "Python": (lambda: register(lambda x: 2 * x), None),
 }  # fmt: skip

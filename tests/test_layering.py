@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "tmapad"
 # From what knows nothing to what knows all. A package is one entry, whose modules may import each other.
 ROWS = [
     ["_errors", "_openmp", "_patterns", "_source_tree", "_version"],
-    ["_core", "_derivatives", "_signatures"],
+    ["_core", "_derivatives", "_progress", "_signatures"],
     ["_derivative_special", "_derivative_table", "_foreign", "_protocol", "_tangents"],
     ["_derivative_math"],
     ["_arrays", "_bound", "_pointers", "_threads", "jit"],

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,10 +26,12 @@ from tmapad._arrays import (
     result_kind,
     share_memory,
 )
+from tmapad._core import Program
 from tmapad._failure import raise_failure
 from tmapad._find import resolve
 from tmapad._function import ScalarFunction
 from tmapad._kernel import Kernel, Planned
+from tmapad._progress import Pass, Report, as_progress
 from tmapad._tangents import Tangent
 from tmapad._threads import check_num_threads, get_num_threads
 from tmapad.jit import Capture, as_inputs
@@ -44,9 +47,22 @@ class Options:
     num_threads: int | Callable[[], int]
     schedule: str
     chunk_size: int | None
+    progress: Callable[[], Report] | None = None
+    followed: Pass | None = None  # of which runs tell how far they have come
 
 
-def as_options(num_threads: Any, schedule: Any, chunk_size: Any) -> Options:
+T = TypeVar("T")
+
+
+def follow(options: Options, size: int, work: Callable[[Options], T]) -> T:
+    """Do the work of a pass over so many elements, with these options; tell whoever wants to know how far it is."""
+    if options.progress is None:
+        return work(options)
+    with Pass(options.progress(), size) as followed:
+        return work(replace(options, followed=followed))
+
+
+def as_options(num_threads: Any, schedule: Any, chunk_size: Any, progress: Any = False) -> Options:
     """Check the keywords that say how to run."""
     if not isinstance(schedule, str) or schedule not in _core.SCHEDULES:
         raise ValueError(f"schedule must be one of {', '.join(map(repr, _core.SCHEDULES))}, not {schedule!r}")
@@ -59,7 +75,7 @@ def as_options(num_threads: Any, schedule: Any, chunk_size: Any) -> Options:
             raise ValueError(f"chunk_size must be a number of elements, at least 1, not {chunk_size!r}")
         chunk_size = size
     threads = get_num_threads if num_threads is None else check_num_threads(num_threads)
-    return Options(threads, str(schedule), chunk_size)
+    return Options(threads, str(schedule), chunk_size, as_progress(progress))
 
 
 def as_dtype(dtype: Any) -> np.dtype[Any] | None:
@@ -240,10 +256,16 @@ def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequen
         watch=frame.function.may_complain(),
         captured=captured,
         cast=frame.cast,
+        progress=options.followed,
     )
     del captured  # which the program read
     if failure is not None:
-        raise_failure(failure, planned.sources, frame, inputs)
+        try:
+            raise_failure(failure, planned.sources, frame, inputs)
+        finally:
+            del failure  # as there
+    if options.followed is not None:
+        options.followed.finished += 1
 
 
 def _apart(
@@ -279,8 +301,20 @@ def map_elements(f: Any, xs: Sequence[Any], out: Any, dtype: Any, options: Optio
     """`tmap` in general: any arguments, any outputs. Also returns the call, from which a shortcut is made."""
     call = Call(f, xs, as_dtype(dtype))
     outputs, frame = call.outputs(out), call.frame
-    run(frame.kernel.map(frame.chars, tuple(y.dtype.char for y in outputs)), frame, frame.arrays, outputs, options)
+    planned = frame.kernel.map(frame.chars, tuple(y.dtype.char for y in outputs))
+    follow(options, math.prod(frame.shape), lambda options: run(planned, frame, frame.arrays, outputs, options))
     return call.results(outputs, out), call
+
+
+def raise_known(f: Any, xs: Sequence[Any], program: Program, failure: tuple[int, int, BaseException | None]) -> None:
+    """Raise that for which a shortcut's run stopped; return if its program is no longer that of the function."""
+    frame = Call(f, xs, None).frame
+    planned = frame.kernel.made(program)
+    try:
+        if planned is not None:
+            raise_failure(failure, planned.sources, frame, frame.arrays)
+    finally:
+        del failure  # as there
 
 
 def run_and_write(

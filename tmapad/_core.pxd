@@ -89,7 +89,7 @@ cdef class Program:
 
     cdef object execute(
         self, void **arrays, int ndim, cnp.npy_intp *shape, object num_threads, int schedule,
-        cnp.npy_intp chunk_size, bint watch, bint c_order, object captured, int cast,
+        cnp.npy_intp chunk_size, bint watch, bint c_order, object captured, int cast, object progress,
     )
 
 

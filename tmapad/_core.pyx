@@ -19,6 +19,8 @@ C. Nothing about chunks, strips, workers or layouts may show in a result. Elemen
 D. A loop that fails says at which element. No chunk above the lowest failure known so far is begun, those below are
    run; within a strip the later steps still run on the elements before the failure. So the failure reported is the
    lowest one, whatever the threads did. It is to be the lowest in C order: a failed run in another order is repeated.
+   Loops that `raise` set a Python exception in the thread that runs them, where it is seen without the GIL. So a worker
+   that Python does not know gets a thread state for as long as it works; the exception is kept with its element.
 
 E. How many threads: elements are first run on the calling thread until a few microseconds have passed. If the rest is
    worth it, the number of threads is asked for, and the rest runs in a parallel region. One worker never enters the
@@ -32,15 +34,18 @@ G. A run ends with a report, as `numpy.errstate` says, if a flag of the processo
    "underflow", "invalid") stands for something that the user asked for. Flags are looked at after each step, cleared if
    any is up, and gathered from all workers. For loops whose compiler computes what no branch asked for they count only
    where a result shows why: an element that is not finite though its arguments are is run again, alone. Workers compute
-   in the modes of the calling thread, whose own flags are in the end as they were.
+   in the modes of the calling thread, whose own flags are in the end as they were. A run that fails reports nothing.
+
+H. Whoever wants to know how far a run has come is called where signals are looked for. Workers count the elements that
+   they have done when they look at the clock.
 
 The parts of this file, which are compiled as one: ``_core_loops.pxi`` (A), ``_core_layout.pxi`` (B),
-``_core_workers.pxi`` (B to D, F), ``_core_flags.pxi`` (G), ``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what
-Python calls).
+``_core_workers.pxi`` (B to D, F), ``_core_raising.pxi`` (D), ``_core_flags.pxi`` (G), ``_core_progress.pxi`` (H),
+``_core_threads.pxi`` (E), ``_core_programs.pxi`` (what Python calls).
 """
 
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, PyObject
 from cython.parallel cimport prange
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from libc.string cimport memcpy
@@ -77,7 +82,20 @@ cdef extern from "_process.h" nogil:
     void watch_forks "tmapad_watch_forks"() noexcept
     int startable "tmapad_startable"(int wanted) noexcept
     int startable_team "tmapad_startable_team"(int workers) noexcept
-    bint exception_pending "tmapad_exception_pending"() noexcept
+
+cdef extern from "_exceptions.h":
+    ctypedef struct PyThreadState:
+        pass
+    ctypedef struct guest_t "tmapad_guest":
+        pass
+    enum:
+        WORKERS_RAISE "TMAPAD_WORKERS_RAISE"
+    PyObject *take_exception "tmapad_take_exception"() noexcept
+    PyThreadState *this_thread "tmapad_this_thread"() noexcept nogil
+    bint exception_in "tmapad_exception_in"(const PyThreadState *state) noexcept nogil
+    bint exception_pending "tmapad_exception_pending"() noexcept nogil
+    void enter_python "tmapad_enter_python"(guest_t *guest, bint raises) noexcept nogil
+    void leave_python "tmapad_leave_python"(guest_t *guest) noexcept nogil
 
 cdef extern from "_processor.h" nogil:
     enum:
@@ -130,6 +148,7 @@ cdef extern from "_scalar_loops.h" nogil:
     ctypedef struct scalar_call "tmapad_scalar_call":
         void *function
         void *user_data
+        int raises
     enum:
         POLL_EVERY "TMAPAD_POLL_EVERY"
         TRAILING_NONE "TMAPAD_TRAILING_NONE"
@@ -193,7 +212,9 @@ cdef double NEVER = 1e300
 include "_core_loops.pxi"
 include "_core_layout.pxi"
 include "_core_workers.pxi"
+include "_core_raising.pxi"
 include "_core_flags.pxi"
+include "_core_progress.pxi"
 include "_core_threads.pxi"
 include "_core_programs.pxi"
 

@@ -116,15 +116,20 @@ cdef int raised_alone(
     cdef char *at[MAX_ARGS]
     cdef npy_intp copy, size
     cdef int k, up
+    cdef bint stopped
     for k in range(step.alone_nargs):
         at[k], size = scratch, step.alone_steps[k]
         if k < step.alone_nin:
             for copy in range(step.alone_group):
                 memcpy(at[k] + copy * size, args[k] + i * steps[k], size)
         scratch += ITEM * step.alone_group + ALONE
-    if step.alone(at, step.alone_group, step.alone_steps, step.alone_data, &w.state):
+    stopped = step.alone(at, step.alone_group, step.alone_steps, step.alone_data, &w.state)
+    if w.run.raises and exception_pending():
+        forget_exception()        # the element has its result already, and what raised nothing then
+        stopped = True
+    if stopped:
         clear_flags()
-        return 0        # the run is over
+        return 0        # or the run is over
     up = flags_up()
     clear_flags()
     return up

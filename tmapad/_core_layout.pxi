@@ -22,6 +22,7 @@ cdef struct operand_t:
 cdef struct failure_t:
     npy_intp index
     int step
+    PyObject *error          # the exception that was set there
 
 
 cdef struct run_t:
@@ -35,7 +36,9 @@ cdef struct run_t:
     int group
     int schedule
     int workers
-    bint raises
+    bint raises              # after a step an exception may be set
+    bint watched             # by loops that do not stop there: strips are of one element
+    bint counts              # elements that are done
     bint reordered
     bint reports             # whether the flags of some step are reported
     bint judges              # and by the results
@@ -58,8 +61,12 @@ cdef struct run_t:
     int64_t failed           # the lowest element known to have failed; n: none
     int64_t busy             # workers that have not ended
     int64_t raised           # flags that will be reported
+    int64_t done             # elements, if they are counted
     int stop                 # set by the calling thread
     PyObject *interrupt      # what a signal handler raised there
+    # Used by the calling thread alone.
+    PyObject *progress       # called now and then
+    double tell_at           # the next time
 
 
 cdef inline bint wholly_contiguous(array_t *array, int ndim, npy_intp *shape) noexcept nogil:
@@ -320,8 +327,9 @@ cdef bint uniform(run_t *r, operand_t *o) noexcept nogil:
 cdef void stage_outputs_near_inputs(run_t *r, int outputs) noexcept nogil:
     """Write outputs at the end of a strip that must not be written while it is computed.
 
-    These are outputs that are also inputs, unless the program is one loop with one output and nobody looks at its
-    arguments afterwards; and, for vectorized loops, outputs that a strip of an input touches (see `lay_out_scratch`).
+    These are outputs that are also inputs, unless the program is one loop with one output that writes nothing where it
+    fails, and nobody looks at its arguments afterwards; and, for vectorized loops, outputs that a strip of an input
+    touches (see `lay_out_scratch`).
     """
     cdef operand_t *o
     cdef operand_t *x
@@ -333,7 +341,7 @@ cdef void stage_outputs_near_inputs(run_t *r, int outputs) noexcept nogil:
             x = &r.operands[k]
             if o.role == OUTPUT and o.access == DIRECT and x.role == INPUT:
                 apart = distance(o.data - x.data)
-                if (apart == 0 and (r.nsteps > 1 or outputs > 1 or r.judges)) or (
+                if (apart == 0 and (r.nsteps > 1 or outputs > 1 or r.raises or r.judges)) or (
                         apart > 0 and r.group > 1 and apart <= VECTOR_STRIP * max(o.itemsize, x.itemsize)):
                     o.access, o.copy = STAGED, copy_for(o.itemsize, 0)
 

@@ -16,7 +16,7 @@ cdef class Loop:
     can_fail : bool
         It may stop at an element.
     raises : bool
-        It may set a Python exception, and is run on the calling thread, one element at a time.
+        It may set a Python exception, and then stops at that element.
     speculates : bool
         Its code may compute what no branch asked for, so that a flag of the processor alone says nothing.
     keep : object
@@ -142,7 +142,7 @@ def pointer_loop(address, str char, int nin, int nout, str trailing, user_data, 
         raise ValueError("the C function is a null pointer")
     cdef _Memory memory = _Memory(sizeof(scalar_call))
     cdef scalar_call *call = <scalar_call *>memory.data
-    call.function, call.user_data = <void *>function, <void *>data
+    call.function, call.user_data, call.raises = <void *>function, <void *>data, raises
     memory.keep = keep
     return Loop(<uintptr_t><void *>loop, <uintptr_t>memory.data, char * nin + "->" + char * max(nout, 1), nin,
                 can_fail=raises, raises=raises, keep=memory)

@@ -70,7 +70,7 @@ cdef class Program:
         PyMem_RawFree(self.step_slots)
 
     def run(self, tuple arrays, tuple shape, *, num_threads=1, str schedule="dynamic", chunk_size=None,
-            bint watch=False, tuple captured=(), int cast=0):
+            bint watch=False, tuple captured=(), int cast=0, progress=None):
         """Run on arrays that broadcast to `shape`.
 
         Parameters
@@ -84,11 +84,14 @@ cdef class Program:
         schedule, chunk_size
             How elements are handed to threads; no result depends on it.
         watch : bool
-            Run as if every loop raised: on the calling thread, an element at a time.
+            Any loop may set exceptions: run on the calling thread, an element at a time.
         captured : tuple of ndarray
             What loops read besides: what is not finite there explains what is not in a result.
         cast : int
             Flags (NumPy's numbers) that the conversion of arguments raised before.
+        progress : callable, optional
+            Called now and then, on this thread, with the number of elements that are done. What it raises ends
+            the run.
 
         Returns
         -------
@@ -108,42 +111,48 @@ cdef class Program:
         for i in range(len(shape)):
             dims[i] = shape[i]
         return self.execute(pointers, len(shape), dims, num_threads, SCHEDULES[schedule],
-                            0 if chunk_size is None else chunk_size, watch, False, captured, cast)
+                            0 if chunk_size is None else chunk_size, watch, False, captured, cast, progress)
 
     cdef object execute(self, void **arrays, int ndim, npy_intp *shape, object num_threads, int schedule,
-                        npy_intp chunk_size, bint watch, bint c_order, object captured, int cast):
+                        npy_intp chunk_size, bint watch, bint c_order, object captured, int cast, object progress):
         cdef run_t r
-        cdef bint again
-        r.memory = NULL
-        r.region_memory = NULL
+        cdef bint again, serial = self.serial or watch
+        r.memory = r.region_memory = NULL
+        r.failures = NULL
         try:
-            if self.sums_blocks and (self.raises or watch):
-                raise ValueError("what raises is run an element at a time, and cannot be summed by blocks")
+            if self.sums_blocks and watch:
+                raise ValueError("what is watched is run an element at a time, and cannot be summed by blocks")
             # A run that fails may be repeated in C order, but not once inputs have been written to.
             in_place = (self.can_fail or watch) and shares_data(self, <array_t **>arrays)
             c_order = c_order or self.sums_blocks or in_place
+            r.raises, r.watched = self.raises or watch, watch
             bind(&r, self, <array_t **>arrays, ndim, shape, c_order)
-            r.schedule, r.chunk, r.raises = schedule, chunk_size, self.raises or watch
+            r.schedule, r.chunk = schedule, chunk_size
             r.raised = <int64_t>cast << shift_of(OF_CAST) if self.reports else 0
+            follow(&r, progress)
             if r.n:
-                launch_apart(&r, 1 if self.serial or r.raises else num_threads)
+                if self.raises and not WORKERS_RAISE:
+                    serial = True
+                launch_apart(&r, 1 if serial else num_threads)
             if load(&r.failed) >= r.n:
                 raise_pending()        # by a loop that was not known to raise: the element is not known either
                 if r.raised:
                     report(self, r.raised, captured)
                 return None
-            error = None
+            other = None
             try:
                 raise_pending()
             except BaseException as exception:
-                error = exception
-            again, failure = r.reordered, lowest_failure(&r)
+                other = exception
+            again, (step, index, error) = r.reordered, lowest_failure(&r)
         finally:
+            drop_exceptions(&r)
             PyMem_RawFree(r.memory)
             PyMem_RawFree(r.region_memory)
         if again:
-            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, watch, True, captured, cast)
-        return (*failure, error)
+            return self.execute(arrays, ndim, shape, num_threads, schedule, chunk_size, watch, True, captured, cast,
+                                progress)
+        return step, index, other if error is None else error
 
 
 cdef bint shares_data(Program program, array_t **arrays) noexcept:
@@ -236,7 +245,7 @@ cdef class Elementwise:
         for i in range(self.nout):
             pointers[count + i] = <void *>results[i]
         results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False,
-                                            (), 0))
+                                            (), 0, None))
         return tuple(results)
 
     cdef bint accepts(self, object out, tuple arrays):

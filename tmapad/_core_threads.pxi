@@ -23,9 +23,11 @@ cdef npy_intp take(run_t *r, npy_intp *hi) noexcept nogil:
 cdef void work(run_t *r, int number) noexcept nogil:
     """One worker: takes chunks until there are none, or none that matters."""
     cdef worker_t w
+    cdef guest_t guest
     cdef modes_t own
     cdef npy_intp lo, hi = 0, end
     cdef int team
+    enter_python(&guest, r.raises)
     if number:        # worker 0 is run by the calling thread
         get_modes(&own)
         set_modes(&r.modes)
@@ -40,11 +42,14 @@ cdef void work(run_t *r, int number) noexcept nogil:
             r.failures[number].index, r.failures[number].step = end, w.failed_step
             fetch_min(&r.failed, end)
             break
+    r.failures[number].error = w.error
+    count(r, &w)
     if number:
         set_modes(&own)
     else:
         team = _openmp.team_size()        # if there are fewer threads than workers, this one has others to run
         wait_for_others(r, &w, (r.workers + team - 1) // team)
+    leave_python(&guest)
     fetch_add(&r.busy, -1)
 
 
@@ -81,12 +86,13 @@ cdef int launch(run_t *r, object num_threads) except -1:
             if threads == 1:
                 with nogil:
                     done = run_range(r, &w, done, r.n)
+        r.failures[0].error = w.error
         if w.failed:
             r.failures[0].index, r.failures[0].step = done, w.failed_step
             r.failed = done
         if threads == 1 or done == r.n or w.failed or r.stop or exception_pending():
             return raise_interrupt(r)
-    r.first = r.next = done
+    r.first = r.next = r.done = done
     get_modes(&r.modes)
     size_chunks(r, threads)
     allocate_scratch(r, r.workers)
@@ -139,6 +145,7 @@ cdef int allocate_scratch(run_t *r, int workers) except -1:
     """Scratch and a place for a failure for each worker, before any thread starts: nothing in a region allocates."""
     cdef size_t size = workers * (<size_t>r.scratch_size + sizeof(failure_t)) + 64
     cdef int i
+    r.failures = NULL
     PyMem_RawFree(r.region_memory)
     r.region_memory = PyMem_RawMalloc(size)
     if r.region_memory == NULL:
@@ -146,7 +153,7 @@ cdef int allocate_scratch(run_t *r, int workers) except -1:
     r.scratch = <char *>((<uintptr_t>r.region_memory + 63) & ~<uintptr_t>63)
     r.failures = <failure_t *>(r.scratch + workers * r.scratch_size)
     for i in range(workers):
-        r.failures[i].index = r.n
+        r.failures[i].index, r.failures[i].error = r.n, NULL
     r.workers = workers
     return 0
 
@@ -160,15 +167,6 @@ cdef void limit_workers(run_t *r):
             r.workers = startable_team(r.workers)
         elif r.workers > 1 and startable(r.workers) < r.workers:     # one of them starts the others
             r.workers = 1
-
-
-cdef tuple lowest_failure(run_t *r):
-    """(step, element) of the lowest failure."""
-    cdef int i, lowest = 0
-    for i in range(r.workers):
-        if r.failures[i].index < r.failures[lowest].index:
-            lowest = i
-    return r.failures[lowest].step, r.failures[lowest].index
 
 
 cdef class _Region:
@@ -190,12 +188,15 @@ cdef int region_on_new_thread(run_t *r) except -1:
     """
     cdef _Region job = _Region()
     cdef bint running = True
+    cdef PyObject *progress = r.progress
+    r.progress = NULL        # the new thread is not the one to call it
     try:
         job.run, job.done = r, _thread.allocate_lock()
         job.done.acquire()
         _thread.start_new_thread(job, ())
     except RuntimeError:      # there is no memory for a lock, or no thread to be had
         r.workers = r.busy = 1
+        r.progress = progress
         with nogil:
             work(r, 0)
         return 0
@@ -203,7 +204,7 @@ cdef int region_on_new_thread(run_t *r) except -1:
     interrupt = None
     while running:
         try:
-            job.done.acquire()
+            wait_and_tell(r, job.done, progress if interrupt is None else NULL)
             running = False
         except BaseException as error:
             store_int(&r.stop, 1)

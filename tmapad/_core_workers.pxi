@@ -8,6 +8,7 @@ cdef struct worker_t:
     char *scratch
     bint failed
     int failed_step
+    PyObject *error              # that was set by the lowest element that failed
     bint on_calling_thread
     npy_intp strip
     npy_intp countdown           # elements until the next look at the clock
@@ -22,7 +23,7 @@ cdef void start(run_t *r, worker_t *w, int number, bint on_calling_thread) noexc
     w.scratch = r.scratch + number * r.scratch_size
     w.state.index, w.state.stop, w.run = 0, &r.stop, r
     w.state.poll = poll_as_caller if on_calling_thread else poll_as_worker
-    w.failed, w.failed_step, w.on_calling_thread = False, 0, on_calling_thread
+    w.failed, w.failed_step, w.on_calling_thread, w.error = False, 0, on_calling_thread, NULL
     for i in range(r.nslots):
         o = &r.operands[i]
         w.at[i], w.steps[i] = w.scratch + o.offset, o.itemsize
@@ -31,7 +32,7 @@ cdef void start(run_t *r, worker_t *w, int number, bint on_calling_thread) noexc
         elif o.access == EXPANDED:
             o.copy(w.at[i], o.itemsize, o.data, 0, r.capacity)
     # A short strip first, to see what an element costs. Sums of blocks have no choice.
-    w.strip = r.strip if r.grain == BLOCK else 1 if r.raises else min(r.strip, <npy_intp>r.group)
+    w.strip = r.strip if r.grain == BLOCK else 1 if r.watched else min(r.strip, <npy_intp>r.group)
     w.countdown, w.elements = 1, 0
     w.looked, w.signals = seconds(), coarse_seconds()
 
@@ -72,6 +73,7 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
     cdef step_t *step
     cdef int i, k, s, up
     cdef npy_intp total = n, count
+    cdef bint stopped
     for i in range(r.nslots):
         o = &r.operands[i]
         if o.access == DIRECT:
@@ -87,7 +89,7 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
             w.at[i] = o.data + lo // BLOCK * o.itemsize
     for s in range(r.nsteps):
         step = &r.steps[s]
-        if r.raises:
+        if r.watched:
             feclearexcept(FE_ALL_EXCEPT)     # SciPy's loops raise by the flags, also by those of earlier steps
         # Below a failure found by an earlier step; a vectorized loop still goes through the whole strip.
         count = n if step.group == 1 else (total + step.group - 1) & -step.group
@@ -96,16 +98,19 @@ cdef npy_intp run_strip(run_t *r, worker_t *w, npy_intp lo, npy_intp n, bint all
             args[k], steps[k] = w.at[i], w.steps[i]
             if count > total and k < step.nin and r.operands[i].access != EXPANDED:
                 pad(w.at[i], r.operands[i].itemsize, total, count)
-        if step.loop(args, count, steps, step.data, &w.state) and w.state.index < n:
+        stopped = step.loop(args, count, steps, step.data, &w.state) and w.state.index < n
+        if r.watched and exception_pending():
+            stopped, w.state.index = True, 0
+        if stopped:
             n, w.failed_step = w.state.index, s
+            if w.error != NULL or (r.raises and exception_pending()):
+                keep_exception(w)
             if n == 0:
                 return 0
-        if r.reports:
+        if r.reports and n == total:     # a run that fails reports nothing: no element of it is run again
             up = flags_up()
             if up:
                 note_flags(r, w, step, args, steps, n, up)
-    if r.raises and exception_pending():
-        return n
     for i in range(r.nslots):
         o = &r.operands[i]
         if o.role == OUTPUT and o.access == STAGED:
@@ -133,9 +138,6 @@ cdef npy_intp run_range(run_t *r, worker_t *w, npy_intp lo, npy_intp hi) noexcep
         else:
             n = whole
             done = run_strip(r, w, lo, n, False)
-        if r.raises and exception_pending():      # by this element: strips of what raises are of one
-            w.failed = True
-            return lo
         lo += done
         if load_int(&r.stop):
             return lo
@@ -155,9 +157,10 @@ cdef void look_at_the_clock(run_t *r, worker_t *w, npy_intp n) noexcept nogil:
     cdef npy_intp before = w.strip
     # Loops poll every so many elements, but not in strips that are shorter, such as this one of n may have been.
     cdef npy_intp most = 64 * n if n >= POLL_EVERY else POLL_EVERY
+    count(r, w)
     if w.on_calling_thread and look_for_signals(r, w):
         now = seconds()
-    if r.grain != BLOCK and not r.raises:
+    if r.grain != BLOCK and not r.watched:
         # By steps: what the elements so far have cost says little of the next ones.
         strip = min(LOOK_EVERY / cost, <double>min(r.strip, 8 * before))
         w.strip = max((<npy_intp>strip) & -<npy_intp>r.group, <npy_intp>r.group)
@@ -184,24 +187,25 @@ cdef bint look_for_signals(run_t *r, worker_t *w) noexcept nogil:
     if exception_pending():     # by an element: no Python code can run now, and it is raised when the run is over
         store_int(&r.stop, 1)
         return True
-    # Python runs handlers on its main thread alone; another one need not wait for the GIL here again.
+    # Python runs handlers on its main thread alone; another one need not wait for the GIL here again, but to tell.
     w.signals = coarse_seconds() if run_handlers(r) else NEVER
     return True
 
 
 # A function of its own: one with a `with gil` block takes the GIL whenever it returns.
 cdef bint run_handlers(run_t *r) noexcept with gil:
-    """Run handlers of signals that have arrived. Returns whether this is the thread on which Python does that."""
+    """Run handlers of signals that have arrived, and tell how far the run has come. Returns whether to come again."""
     cdef kept_flags before
     put_aside(&before)       # a loop that polls is still to be asked for its flags
     try:
         PyErr_CheckSignals()
+        tell(r, r.progress)
     except BaseException as error:
         Py_INCREF(error)
         r.interrupt = <PyObject *>error
         store_int(&r.stop, 1)
     put_back(&before)
-    return threading.get_ident() == threading.main_thread().ident
+    return r.progress != NULL or threading.get_ident() == threading.main_thread().ident
 
 
 cdef void wait_for_others(run_t *r, worker_t *w, int own) noexcept nogil:
@@ -215,7 +219,7 @@ cdef void wait_for_others(run_t *r, worker_t *w, int own) noexcept nogil:
 
 
 cdef int raise_interrupt(run_t *r) except -1:
-    """Raise what a signal handler raised while the run went on."""
+    """Raise what a signal handler, or who was told of progress, raised while the run went on."""
     if r.interrupt != NULL:
         error = <object>r.interrupt
         Py_DECREF(error)

@@ -37,7 +37,10 @@ def raise_failure(
         error = _from_python(sources[step], frame, arguments, place)
     with contextlib.suppress(Exception):  # the user's own exception may refuse it
         error.add_note(f"tmapad: {place}")
-    raise error
+    try:
+        raise error
+    finally:
+        del error, failure  # the traceback holds this frame, and so its arrays: not until the garbage is collected
 
 
 def _from_python(source: Source | None, frame: Frame, arguments: tuple[Any, ...], place: str) -> BaseException:

@@ -64,7 +64,6 @@ class ScalarFunction(Registered):
         inner = [part.inner if isinstance(part, Bound) else part for part in self._parts]
         self._python = tuple(part for part in inner if isinstance(part, PythonFunction))
         self._of_scipy = any(isinstance(part, Ufunc) and part.origin == "scipy" for part in inner)
-        self._raises = any(getattr(part, "raises", False) for part in inner)
         REGISTRY.own(self)
 
     @property
@@ -159,9 +158,7 @@ class ScalarFunction(Registered):
     @property
     def runs_serially(self) -> str:
         """Why the function runs on the calling thread alone; empty if it does not."""
-        if not self.threadsafe:
-            return "registered with threadsafe=False"
-        return "registered with raises=True" if self._raises else ""
+        return "" if self.threadsafe else "registered with threadsafe=False"
 
     def kernel(self, types: tuple[ArgType, ...], dtype: np.dtype[Any] | None) -> Kernel:
         """Return what the function does for arguments of these types, computed in `dtype` if one is given."""

@@ -82,6 +82,10 @@ class Kernel:
             found = self._programs[key] = Planned(*builder.program(serial=self._serial), chars)
         return found
 
+    def made(self, program: Program) -> Planned | None:
+        """Return what is known of a program of this kernel's."""
+        return next((planned for planned in list(self._programs.values()) if planned.program is program), None)
+
     def map(self, arrays: tuple[str, ...], outputs: tuple[str, ...]) -> Planned:
         """The value loop: arrays of these types in, results in these types out."""
 

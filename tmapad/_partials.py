@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tmapad._arrays import Array, give_back
-from tmapad._call import Call, Options, as_dtype, as_options, run_and_write, tangent_of_captures
+from tmapad._call import Call, Options, as_dtype, as_options, follow, run_and_write, tangent_of_captures
 from tmapad._errors import NoDerivativeError
 from tmapad._pullback import differentiated
 from tmapad._tangents import NO_TANGENT
 from tmapad._targets import Input
 from tmapad._ufuncs import TableForm
-from tmapad._windows import pull_array
+from tmapad._windows import passes, pull_array
 
 
 def partials(
@@ -24,6 +25,7 @@ def partials(
     num_threads: int | None = None,
     schedule: str = "dynamic",
     chunk_size: int | None = None,
+    progress: Any = False,
 ) -> tuple[Any, tuple[Any, ...]]:
     """Return ``f`` of every element and its partial derivatives there, not summed over anything.
 
@@ -35,7 +37,7 @@ def partials(
         Its arguments, which broadcast.
     wrt : int, str or tuple of them, optional
         What to differentiate: positions of arguments, names of captured variables. By default all arguments.
-    dtype, num_threads, schedule, chunk_size
+    dtype, num_threads, schedule, chunk_size, progress
         As for `tmap`. None but the first changes a bit of the results.
 
     Returns
@@ -81,17 +83,26 @@ def partials(
            [2.],
            [4.]])
     """
-    options = as_options(num_threads, schedule, chunk_size)
+    options = as_options(num_threads, schedule, chunk_size, progress)
     call = Call(f, xs, as_dtype(dtype))
     frame = call.frame
-    kernel = frame.kernel
     wanted = differentiated(call, _arguments(call) if wrt is None else wrt)
     outputs = call.outputs(None)
+    size = math.prod(frame.shape)
+    rows = follow(options, size, lambda options: _rows(call, wanted, outputs, options))
+    return call.results(outputs, None), rows[0] if len(rows) == 1 else rows
+
+
+def _rows(call: Call, wanted: tuple[int, ...], outputs: list[Array], options: Options) -> tuple[tuple[Any, ...], ...]:
+    """Compute: write the outputs, and return a row of partial derivatives for each."""
+    frame, kernel = call.frame, call.frame.kernel
+    if options.followed is not None:
+        windows = sum(passes(frame.captured[i]) for i in wanted if i in call.captured_arrays)
+        options.followed.runs = 1 + windows * len(kernel.active)
     terms = kernel.terms(wanted)
     planned = kernel.forward(frame.chars, kernel.results, wanted, save=bool(terms))
     saved = dict(zip(terms, run_and_write(frame, outputs, planned, options), strict=True))
-    rows = tuple(_row(call, wanted, j, saved, options) for j in range(len(outputs)))
-    return call.results(outputs, None), rows[0] if len(rows) == 1 else rows
+    return tuple(_row(call, wanted, j, saved, options) for j in range(len(outputs)))
 
 
 def _arguments(call: Call) -> tuple[int, ...]:

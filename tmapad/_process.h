@@ -1,5 +1,4 @@
-/* What the core asks of the process: the time, whether it was forked, how many threads it can start, and whether a
- * Python exception is pending.
+/* What the core asks of the process: the time, whether it was forked, and how many threads it can start.
  *
  * tmapad_coarse_seconds() is another clock, read in a fraction of the time: it ticks every few milliseconds. */
 #ifndef TMAPAD_PROCESS_H
@@ -100,16 +99,5 @@ static int tmapad_startable_team(int workers) {
     return workers;
 }
 #endif
-
-/* A Python exception is set in this thread: asked without the GIL, which only the thread itself may do. */
-static inline int tmapad_exception_pending(void) {
-    PyThreadState *state = PyGILState_GetThisThreadState();
-    if (state == NULL) return 0;
-#if PY_VERSION_HEX >= 0x030C0000
-    return state->current_exception != NULL;
-#else
-    return state->curexc_type != NULL;
-#endif
-}
 
 #endif

@@ -17,8 +17,10 @@ from tmapad._arrays import (
     share_memory,
 )
 from tmapad._automatic import Automatic
-from tmapad._call import Call, Frame, Options, as_dtype, run, run_and_write, tangent_of_captures
+from tmapad._call import Call, Frame, Options, as_dtype, follow, run, run_and_write, tangent_of_captures
+from tmapad._core import Program
 from tmapad._errors import NoDerivativeError
+from tmapad._failure import raise_failure
 from tmapad._kernel import Sink
 from tmapad._tangents import NO_TANGENT, ZERO_TANGENT, Tangent, unthunk
 from tmapad._targets import Input, Target, batches
@@ -42,13 +44,12 @@ def forward(
     arrays = {i: Input(a.shape, "array", a.dtype.newbyteorder("=")) for i, a in named}
     wanted = tuple(i for i in wanted if i not in arrays)
     reads: tuple[int, ...] = ()
-    raises = False
     # Whatever is wrong with the derivative is found here, before anything is computed.
     dys = tuple(char if j in frame.kernel.active else None for j, char in enumerate(frame.kernel.results))
     if frame.kernel.pairs(wanted):
         sinks = tuple(Sink("array", a.cotangent_dtype.char, a.cotangent_dtype.kind != "c") for a in call.arguments)
         planned = frame.kernel.pull(frame.chars, wanted, dys, tuple(sinks[i] for i in wanted))
-        reads, raises = planned.reads, planned.program.raises
+        reads = planned.reads
     read_again: set[int] = set()
     for i in arrays:
         read_again.update(check_window(frame, i, dys))
@@ -59,10 +60,12 @@ def forward(
     held = read_again if save else read_again.union(reads)
     kept = _kept(frame, held, outputs, everything=residuals == "save")
     chars = tuple(y.dtype.char for y in outputs)
-    saved = run_and_write(frame, outputs, frame.kernel.forward(frame.chars, chars, wanted, save=save), options)
+    planned = frame.kernel.forward(frame.chars, chars, wanted, save=save)
+    size = math.prod(frame.shape)
+    saved = follow(options, size, lambda options: run_and_write(frame, outputs, planned, options))
     inputs = [Input.of(argument) for argument in call.arguments]
     pull = Pull(kept, inputs, call.mapped, call.captures, call.kind, wanted, tuple(saved) if save else None, options)
-    pull.arrays, pull.raises = arrays, raises
+    pull.arrays = arrays
     return call.results(outputs, out), pull
 
 
@@ -226,7 +229,6 @@ class Pull:
         self.arrays: dict[int, Input] = {}
         self.inputs, self.mapped, self.captures, self.kind = inputs, mapped, captures, kind
         self.wanted, self.residuals, self.options = wanted, residuals, options
-        self.raises = False  # whether a loop may set an exception; a shortcut's arrays need no sums
 
     @property
     def nbytes(self) -> int:
@@ -239,16 +241,27 @@ class Pull:
         if dy is NO_TANGENT or dy is ZERO_TANGENT:
             for array in given.values():
                 array[...] = 0
+            follow(self.options, math.prod(self.frame.shape), lambda options: None)
             return (
                 NO_TANGENT,
                 dy if any(i in self.wanted or i in self.arrays for i in self.captures) else NO_TANGENT,
                 *(given.get(i, dy) for i in self.mapped),
             )
         dys = self._cotangents(dy)
-        results = self._run(dys, given)
+        size = math.prod(self.frame.shape)
+        results = follow(self.options, size, lambda options: self._run(dys, given, size, options))
         captured = {name: results[i] for i, name in self.captures.items() if i in results}
         df = tangent_of_captures(captured) if captured else NO_TANGENT
         return (NO_TANGENT, df, *(results.get(i, NO_TANGENT) for i in self.mapped))
+
+    def raise_known(self, program: Program, failure: tuple[int, int, BaseException | None]) -> None:
+        """Raise that for which a run of a program of the kernel's stopped, on these arrays."""
+        planned = self.frame.kernel.made(program)
+        try:
+            if planned is not None:
+                raise_failure(failure, planned.sources, self.frame, self.frame.arrays)
+        finally:
+            del failure  # as there
 
     def _given(self, out: Any) -> dict[int, Array]:
         """Arrays given as ``out``, by argument: those of the right shape and type."""
@@ -293,23 +306,24 @@ class Pull:
                 dys[j] = array
         return dys
 
-    def _run(self, dys: dict[int, Array], given: dict[int, Array]) -> dict[int, Any]:
-        size = math.prod(self.frame.shape)
+    def _run(self, dys: dict[int, Array], given: dict[int, Array], size: int, options: Options) -> dict[int, Any]:
+        targets = {i: self._target(i, dys, given.get(i), size) for i in self.wanted}
+        runs = list(batches(targets, size)) if size and dys and self.frame.kernel.pairs(self.wanted) else []
+        if options.followed is not None:
+            options.followed.runs = len(runs) + sum(passes(self.frame.captured[i]) for i in self.arrays)
         # Before the others, which may be written to what these read.
         pulled = {
-            i: pull_array(self.frame, i, to, dys, self.options, keep_terms=self._keeps_terms)
+            i: pull_array(self.frame, i, to, dys, options, keep_terms=self._keeps_terms)
             for i, to in self.arrays.items()
         }
-        targets = {i: self._target(i, dys, given.get(i), size) for i in self.wanted}
-        if size and dys and self.frame.kernel.pairs(self.wanted):
-            for batch in batches(targets, size):
-                self._run_batch(dys, batch)
-        else:
+        for batch in runs:
+            self._run_batch(dys, batch, options)
+        if not runs:
             for target in targets.values():
                 target.zero()
         return pulled | {i: target.result() for i, target in targets.items()}
 
-    def _run_batch(self, dys: dict[int, Array], targets: dict[int, Target]) -> None:
+    def _run_batch(self, dys: dict[int, Array], targets: dict[int, Target], options: Options) -> None:
         kernel, wanted = self.frame.kernel, tuple(targets)
         chars = tuple(dys[j].dtype.char if j in dys else None for j in range(len(kernel.results)))
         sinks = tuple(target.sink for target in targets.values())
@@ -323,9 +337,9 @@ class Pull:
             inputs = [*self.frame.arrays, *dys.values()]
         outputs = [target.array_for(char) for target, char in zip(targets.values(), planned.chars, strict=True)]
         frame = self.frame if self.residuals is None else replace(self.frame, captured={})  # it reads none of them
-        run(planned, frame, inputs, outputs, self.options)
+        run(planned, frame, inputs, outputs, options)
         for target in targets.values():
-            target.finish(self.options)
+            target.finish(options)
 
     def _target(self, i: int, dys: dict[int, Array], out: Array | None, size: int) -> Target:
         held = self.frame.arrays
@@ -334,4 +348,4 @@ class Pull:
 
     @property
     def _keeps_terms(self) -> bool:
-        return self.raises or self.frame.function.may_complain()
+        return self.frame.function.may_complain()

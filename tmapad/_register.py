@@ -53,8 +53,8 @@ def register(
         What C functions with a last ``void *`` get: a capsule, a ctypes or cffi pointer, an array. Kept
         alive, shared by all threads, not differentiated.
     raises : bool, optional
-        The C function may set a Python exception (Cython's ``except? -1``, ``except *``). It is then run on
-        the calling thread alone, and the exception is raised.
+        The C function, or the ufunc's loop, may set a Python exception (Cython's ``except? -1``, ``except *``),
+        which is then raised. It takes the GIL itself, to set one; it is not taken to look for one.
     threadsafe : bool, optional
         False: run on the calling thread alone.
     division : {"ieee", "python"}, optional

@@ -19,7 +19,7 @@ def rrule(f: Callable[..., Any], /, *xs: Any, **keywords: Any) -> tuple[Any, Cal
     ----------
     f : callable
         `tmap`, or any callable that a rule was registered for. ``rrule(tmap, f, *xs)`` takes the keywords of
-        `tmap`, and ``wrt`` and ``residuals``:
+        `tmap`, which hold for both passes (but ``out``), and ``wrt`` and ``residuals``:
     wrt : int, str or tuple of them, optional
         What to differentiate: positions of the mapped arguments, names of captured variables (``"a"``,
         ``"helper.a"``, also of globals). Everything else gets ``NoTangent()`` and costs nothing. By default all

@@ -17,10 +17,12 @@
 #include <stddef.h>
 
 #include "_atomics.h"
+#include "_exceptions.h"
 
 typedef struct {
     void *function;
     void *user_data;
+    int raises;     /* it may set a Python exception: the loop stops at the element that does */
 } tmapad_scalar_call;
 
 /* What follows the numbers in a function's parameter list: the `trailing` of tmapad_scalar_loop. */
@@ -58,7 +60,8 @@ enum { TMAPAD_POLL_EVERY = 128 };
     {                                                                                                        \
         const tmapad_scalar_call *call = (const tmapad_scalar_call *)data;                                   \
         const function_type f = (function_type)call->function;                                               \
-        const int *stop = state->stop;                                                                       \
+        const int raises = call->raises, *stop = state->stop;                                                \
+        const PyThreadState *own = raises ? tmapad_this_thread() : NULL;                                     \
         for (npy_intp i = 0, hi = 0; i < n;) {                                                               \
             if (i && state->poll(state)) {                                                                   \
                 state->index = i;                                                                            \
@@ -71,6 +74,10 @@ enum { TMAPAD_POLL_EVERY = 128 };
                     return 1;                                                                                \
                 }                                                                                            \
                 statement;                                                                                   \
+                if (raises && tmapad_exception_in(own)) {                                                    \
+                    state->index = i;                                                                        \
+                    return 1;                                                                                \
+                }                                                                                            \
             }                                                                                                \
         }                                                                                                    \
         return 0;                                                                                            \

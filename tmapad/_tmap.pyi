@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any, final
 
 def tmap(
@@ -8,6 +9,7 @@ def tmap(
     num_threads: int | None = None,
     schedule: str = "dynamic",
     chunk_size: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
 ) -> Any: ...
 def tmap_rrule(
     f: Any,
@@ -19,6 +21,7 @@ def tmap_rrule(
     num_threads: int | None = None,
     schedule: str = "dynamic",
     chunk_size: int | None = None,
+    progress: bool | Callable[[int, int], object] = False,
 ) -> tuple[Any, MapPullback]: ...
 
 @final

@@ -4,7 +4,7 @@
 Most calls are alike: the same function, plain arrays of the same types and of one shape. The first such call
 goes the long way (`_call`, `_pullback`) and leaves a shortcut in the function: a program ready to be launched
 on arrays of these types. Anything a shortcut cannot take, it declines, and the long way is taken; so
-shortcuts decide nothing. An element that fails fails again on the long way, which knows how to say so.
+shortcuts decide nothing. Of an element that fails, what the long way would raise is raised.
 """
 
 from functools import partial
@@ -12,7 +12,7 @@ from functools import partial
 cimport numpy as cnp
 from tmapad._core cimport Elementwise
 
-from tmapad._call import Frame, as_options, map_elements, tangent_of_captures
+from tmapad._call import Frame, as_options, map_elements, raise_known, tangent_of_captures
 from tmapad._core import SCHEDULES
 from tmapad._find import find
 from tmapad._function import call_with
@@ -48,8 +48,13 @@ cdef bint plain(object num_threads, object chunk_size):
     return num_threads is None and chunk_size is None
 
 
-cdef tuple take_shortcut(dict shortcuts, object key, tuple arrays, object schedule, object options, object out):
-    """Results of a shortcut, or None. Without `options` the number of threads and the chunks are the usual ones."""
+cdef tuple take_shortcut(
+    f, tuple xs, dict shortcuts, object key, tuple arrays, object schedule, object options, object out
+):
+    """Results of a shortcut, or None. `arrays` are `xs` and what was captured.
+
+    Without `options` the number of threads and the chunks are the usual ones.
+    """
     shortcut = shortcuts.get(key)
     number = KNOWN_SCHEDULES.get(schedule) if type(schedule) is str else None
     if shortcut is None or number is None:
@@ -58,10 +63,13 @@ cdef tuple take_shortcut(dict shortcuts, object key, tuple arrays, object schedu
         results = (<Elementwise>shortcut).launch(arrays, get_num_threads, number, 0, out)
     else:
         results = (<Elementwise>shortcut).launch(arrays, options.num_threads, number, options.chunk_size or 0, out)
-    return results if results is not None and results[len(results) - 1] is None else None
+    if results is not None and results[len(results) - 1] is not None:
+        raise_known(f, xs, (<Elementwise>shortcut).program, results[len(results) - 1])
+        return None
+    return results
 
 
-def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chunk_size=None):
+def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chunk_size=None, progress=False):
     """Apply a scalar function to every element of arrays, on all cores.
 
     Parameters
@@ -84,6 +92,10 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
         How elements are handed to threads.
     chunk_size : int, optional
         In elements, at least.
+    progress : bool or callable, optional
+        True: show a bar (tqdm, in notebooks too) if the call lasts more than half a second. A function is called
+        as ``progress(done, total)``, numbers of elements, on the calling thread: every 50 ms or so, as far as
+        elements let it, and at the end with ``(total, total)``. What it raises ends the call.
 
     Returns
     -------
@@ -112,6 +124,8 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     array([[ 5.        ,  6.40312424],
            [12.36931688, 13.        ]])
     """
+    if progress is not False:
+        return map_elements(f, xs, out, dtype, as_options(num_threads, schedule, chunk_size, progress))[0]
     options = None if plain(num_threads, chunk_size) else as_options(num_threads, schedule, chunk_size)
     function = find(f) if dtype is None and type(f) is not partial else None
     if function is None or function.may_complain():
@@ -120,7 +134,7 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     key, shortcuts = type_key(xs), function._shortcuts
     # A captured array may be what is written to: the long way sees to that.
     if key is not None and captured is not None and (out is None or not captured[1]):
-        results = take_shortcut(shortcuts, key, (*xs, *captured[0]), schedule, options, out)
+        results = take_shortcut(f, xs, shortcuts, key, (*xs, *captured[0]), schedule, options, out)
         if results is not None:
             return results[0] if len(results) == 2 else results[:len(results) - 1]
     y, call = map_elements(f, xs, out, None, options or as_options(num_threads, schedule, chunk_size))
@@ -152,14 +166,15 @@ cdef tuple chars_of(tuple xs, frame):
 
 @register_rule(tmap)
 def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_threads=None, schedule="dynamic",
-               chunk_size=None):
+               chunk_size=None, progress=False):
     """The rule of `tmap`: see `rrule`."""
     usual = (out is None and dtype is None and wrt is None and type(residuals) is str and residuals == "auto"
-             and plain(num_threads, chunk_size) and type(f) is not partial)
+             and plain(num_threads, chunk_size) and progress is False and type(f) is not partial)
     function = find(f) if usual else None
     key = type_key(xs) if usual and not function.may_complain() else None
     if key is None:
-        y, pull = forward(f, xs, wrt, residuals, out, dtype, as_options(num_threads, schedule, chunk_size))
+        options = as_options(num_threads, schedule, chunk_size, progress)
+        y, pull = forward(f, xs, wrt, residuals, out, dtype, options)
         return y, make_pullback(pull)
     captured = captured_now(function)
     shortcuts = function._shortcuts
@@ -168,7 +183,7 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     key = key, min(size, 2) + (size > KEEP_TERMS)
     if captured is not None:
         inputs = (*xs, *captured[0])
-        results = take_shortcut(shortcuts, (key, AHEAD), inputs, schedule, None, None)
+        results = take_shortcut(f, xs, shortcuts, (key, AHEAD), inputs, schedule, None, None)
         if results is not None:
             back = make_short_pullback(function, shortcuts[key, BACK], inputs, len(xs), results, schedule)
             back.arrays = {len(xs) + place: array for place, array in captured[1].items()}
@@ -253,7 +268,9 @@ cdef class MapPullback:
                 and not self.function.may_complain()):
             results = self.short.program.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0,
                                                 None)
-            if results is not None and results[len(results) - 1] is None:
+            if results is not None and results[len(results) - 1] is not None:
+                self.pull.raise_known(self.short.program.program, results[len(results) - 1])
+            elif results is not None:
                 return self.cotangents(results)
         return self.pull(dy, out)
 

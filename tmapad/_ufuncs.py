@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tmapad import _derivative_special as _special  # noqa: F401  (importing it fills the table)
-from tmapad._core import Loop, select_loop, ufunc_loop
+from tmapad._core import Loop, raising_loop, select_loop, ufunc_loop
 from tmapad._derivative_table import NOT_HOLOMORPHIC, WITHOUT
 from tmapad._derivatives import Derivative, Emitter, derivative
 from tmapad._errors import NoDerivativeError
@@ -134,13 +134,13 @@ class Ufunc:
         found = self._loops.get(index)
         if found is None:
             found = ufunc_loop(self.ufunc, index, self._group())
-            raises, speculates = self._may_raise(found), self.origin == "numba"
-            if raises or speculates:
-                # What raises is run by the calling thread, which then has the exception.
+            if self.origin == "numba":
                 found = Loop(
-                    found.address, found.data, found.types, found.nin, group=1 if raises else found.group, dense=True,
-                    can_fail=raises, raises=raises, speculates=speculates, keep=found,
+                    found.address, found.data, found.types, found.nin, group=found.group, dense=True, speculates=True,
+                    keep=found,
                 )  # fmt: skip
+            if self._may_raise(found):
+                found = raising_loop(found)
             found = self._loops.setdefault(index, found)
         return found
 

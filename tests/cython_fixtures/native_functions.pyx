@@ -112,3 +112,56 @@ def typedefs():
 # Cython checks for an exception after this one wherever it returns -1; a pointer does not show that.
 cdef api double minus_one(double x) except? -1 nogil:
     return -1.0
+
+
+# Functions that set Python exceptions. `Refusal` is what they raise: how many of these live can be counted.
+
+import time
+import weakref
+
+alive = weakref.WeakSet()
+
+
+class Refusal(ArithmeticError):
+    def __init__(self, *args):
+        super().__init__(*args)
+        alive.add(self)
+
+
+cdef api double checked(double x) except? -1 nogil:
+    if x < 0:
+        with gil:
+            raise Refusal("negative", x)
+    return -1.0 if x == 1 else 2 * x
+
+
+cdef api double checked_always(double x) except * nogil:
+    if x < 0:
+        with gil:
+            raise Refusal("negative", x)
+    return -1.0 if x == 1 else 2 * x
+
+
+cdef api float checked_single(float x) except? -1 nogil:
+    if x < 0:
+        with gil:
+            raise Refusal("negative", x)
+    return -1.0 if x == 1 else 2 * x
+
+
+cdef api void checked_both(double x, double *y, double *dy_dx) except * nogil:
+    y[0] = checked(x)
+    dy_dx[0] = 2.0
+
+
+cdef api double checked_derivative(double x) except? -1 nogil:
+    if x == 7:
+        with gil:
+            raise LookupError("seven")
+    return 2.0
+
+
+cdef api double checked_sleep(double x) except? -1 nogil:
+    with gil:
+        time.sleep(abs(x))
+    return checked(x)

@@ -135,13 +135,11 @@ def code_for(callee: Callee, types: Sequence[np.dtype[Any]]) -> Code:
         There is nothing, or nothing that may be called on a thread of a parallel map.
     """
     given, part = callee.given, callee.implementation
-    why = "was registered with threadsafe=False" if not given.threadsafe else ""
+    why = "" if given.threadsafe else "was registered with threadsafe=False, and runs on one thread alone"
     if getattr(inner(part), "raises", False):
-        why = "was registered with raises=True"
+        why = "was registered with raises=True, and its exceptions would be lost"
     if why:
-        raise TypeError(
-            f"{part.name} cannot be called from a compiled Python function: it {why}, and runs on one thread alone"
-        )
+        raise TypeError(f"{part.name} cannot be called from a compiled Python function: it {why}")
     bound = dict(getattr(part, "values", {}))
     free = iter(types)
     every = [type(bound[i]) if i in bound else next(free) for i in range(len(types) + len(bound))]
