@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import c_library
 import numpy as np
 import pytest
+from errstate import reports
 from layouts import LAYOUTS
 from native_build import native_functions
 from same import SCHEDULES, SOME_RUNS, assert_same
@@ -316,6 +317,60 @@ def test_in_forked_children(native: ModuleType) -> None:
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
+
+
+# ---- floating-point errors
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_their_floating_point_errors_are_reported(threads: int) -> None:
+    """Those of elements that a result explains; of a call that fails none."""
+    import numba
+
+    @numba.vectorize(["f8(f8)"])
+    def reciprocal(x: float) -> float:
+        if x < 0:
+            raise ValueError("negative")
+        return 1 / x
+
+    x = np.arange(1.0, 10_001.0)
+    run: dict[str, Any] = {"num_threads": threads, "chunk_size": 7}
+    assert reports(lambda: tmap(reciprocal, x, **run)) == []
+    x[9000] = 0.0
+    assert reports(lambda: tmap(reciprocal, x, **run)) == ["divide by zero encountered in reciprocal"]
+
+    def fails() -> None:
+        with pytest.raises(ValueError, match="negative") as caught:
+            tmap(reciprocal, x, **run)
+        assert "at element 9100 " in caught.value.__notes__[0]
+
+    x[9100] = -1.0
+    assert reports(fails) == []
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_exception_of_an_element_run_again_is_dropped(threads: int) -> None:
+    """It is run again to see which flags it raises; its result is there already."""
+    import numba
+
+    runs: list[float] = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
+    def times(x: float) -> float:
+        if x == 0:
+            runs.append(x)
+        return len(runs)
+
+    @numba.vectorize(["f8(f8)"])
+    def once(x: float) -> float:
+        if times(x) > 1 and x == 0:
+            raise ValueError("asked again")
+        return 1 / x
+
+    x = np.arange(1.0, 3001.0)
+    x[2500] = 0.0
+    assert reports(lambda: tmap(once, x, num_threads=threads, chunk_size=7)) == []
+    assert len(runs) == 2
 
 
 # ---- nothing is left

@@ -214,3 +214,28 @@ def test_an_element_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "at element 1" in caught.value.__notes__[0]
     limit = 2.5
     assert (tmap(f, X) == X).all()
+
+
+def test_a_short_call_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the arguments without what was captured, and nothing is run twice for that."""
+    limit, rate = 6.0, 2.0
+
+    def f(x: Any) -> Any:
+        if x > limit:
+            raise ValueError("too much")
+        return rate * x
+
+    for _ in range(2):
+        tmap(f, X)
+        _, back = rrule(tmap, f, X)
+    x = X.copy()
+    with monkeypatch.context() as patched:
+        for name in ("forward", "map_elements"):
+            patched.setattr(MODULE, name, None)
+        _, back = rrule(tmap, f, x)
+        x[1:] += 10.0
+        patched.setattr("tmapad._pullback.run", None)
+        for fails in (lambda: tmap(f, x), lambda: rrule(tmap, f, x), lambda: back(np.ones(len(x)))):
+            with pytest.raises(ValueError, match="too much") as caught:
+                fails()
+            assert caught.value.__notes__ == ["tmapad: in f, at element 1 with arguments (12.0)"]
