@@ -325,11 +325,14 @@ cdef MapPullback make_pullback(pull):
 cdef MapPullback make_short_pullback(function, Known known, tuple inputs, int count, tuple results, schedule):
     cdef MapPullback back = MapPullback.__new__(MapPullback)
     back.short, back.function, back.schedule = known, function, schedule
-    # Views: the shapes and types of the user's own arrays may be changed in place.
-    held = []
-    for k in known.reads:      # not a comprehension: see Elementwise.launch
-        held.append(inputs[k].view() if k < count else inputs[k])
-    back.held = results[1:len(results) - 1] if known.saves else tuple(held)
+    if known.saves:
+        back.held = results[1:len(results) - 1]
+    else:
+        # Views: the shapes and types of the user's own arrays may be changed in place.
+        held = []
+        for k in known.reads:      # not a comprehension: see Elementwise.launch
+            held.append(inputs[k].view() if k < count else inputs[k])
+        back.held = tuple(held)
     back.shape = results[0].shape
     return back
 
