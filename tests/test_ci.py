@@ -10,6 +10,7 @@ import pytest
 
 CI = Path(__file__).parent.parent / ".ci"
 skips = run_path(str(CI / "skips.py"))
+promises = run_path(str(CI / "promises.py"))
 check_wheel = run_path(str(CI / "check_wheel.py"))
 
 SAMPLE = """
@@ -74,6 +75,16 @@ def test_skips(
 
 def test_no_results_is_a_failure() -> None:
     assert skips["main"]([]) == 1
+
+
+@pytest.mark.parametrize(("test", "status"), [("test_seen", 0), ("test_skipped", 1), ("test_failing_to_be_there", 1)])
+def test_promises(tmp_path: Path, capsys: pytest.CaptureFixture[str], test: str, status: int) -> None:
+    case = '<testcase classname="tests.test_a" name="{}">{}</testcase>'.format
+    cases = case("test_seen[1]", ""), case("test_skipped", '<skipped message="no"/>')
+    (tmp_path / "run.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
+    (tmp_path / "promises.md").write_text(f"| It works | `tests/test_a.py::{test}` |")
+    assert promises["main"](str(tmp_path / "promises.md"), [str(tmp_path / "run.xml")]) == status
+    assert (f"what did not run: tests.test_a::{test}" in capsys.readouterr().out) == bool(status)
 
 
 GOOD = {
