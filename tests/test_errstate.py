@@ -431,6 +431,7 @@ def test_underflow_is_reported_where_values_are_not_compiled_here() -> None:
 
 DERIVATIVES: dict[str, Callable[[], Any]] = {
     "a table's": lambda: rrule(tmap, np.sqrt, np.array([0.0, 4.0])),
+    "a table's, saved": lambda: rrule(tmap, np.sqrt, np.array([0.0, 4.0]), residuals="save"),
     "automatic": lambda: rrule(tmap, lambda x: math.sqrt(x), np.array([0.0, 4.0])),
     "automatic, saved": lambda: rrule(tmap, lambda x: x**0.5, np.array([0.0, 4.0]), residuals="save"),
     "a Python function": lambda: rrule(
