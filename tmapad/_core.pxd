@@ -102,5 +102,7 @@ cdef class Elementwise:
     cdef int nin
     cdef int nout
 
-    cdef tuple launch(self, tuple arrays, object num_threads, int schedule, cnp.npy_intp chunk_size, object out)
+    cdef tuple launch(
+        self, tuple arrays, object num_threads, int schedule, cnp.npy_intp chunk_size, object out, object captured,
+    )
     cdef bint accepts(self, object out, tuple arrays)

@@ -200,10 +200,12 @@ cdef class Elementwise:
 
     def __call__(self, tuple arrays, num_threads=1, str schedule="dynamic", chunk_size=None):
         """The outputs followed by what `Program.run` returns; None if the arrays are not as they must be."""
-        return self.launch(arrays, num_threads, SCHEDULES[schedule], 0 if chunk_size is None else chunk_size, None)
+        return self.launch(arrays, num_threads, SCHEDULES[schedule], 0 if chunk_size is None else chunk_size,
+                           None, ())
 
-    cdef tuple launch(self, tuple arrays, object num_threads, int schedule, npy_intp chunk_size, object out):
-        # `out` is an array for the one output, or None.
+    cdef tuple launch(self, tuple arrays, object num_threads, int schedule, npy_intp chunk_size, object out,
+                      object captured):
+        # `out` is an array for the one output, or None; `captured` are arrays as `Program.run` takes them.
         cdef void *pointers[MAX_SLOTS]
         cdef array_t *array
         cdef array_t *first
@@ -245,7 +247,7 @@ cdef class Elementwise:
         for i in range(self.nout):
             pointers[count + i] = <void *>results[i]
         results.append(self.program.execute(pointers, ndim, shape, num_threads, schedule, chunk_size, False, False,
-                                            (), 0, None))
+                                            captured, 0, None))
         return tuple(results)
 
     cdef bint accepts(self, object out, tuple arrays):

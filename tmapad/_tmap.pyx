@@ -49,9 +49,9 @@ cdef bint plain(object num_threads, object chunk_size):
 
 
 cdef tuple take_shortcut(
-    f, tuple xs, dict shortcuts, object key, tuple arrays, object schedule, object options, object out
+    f, tuple xs, dict shortcuts, object key, tuple captured, object schedule, object options, object out
 ):
-    """Results of a shortcut, or None. `arrays` are `xs` and what was captured.
+    """Results of a shortcut, or None. `captured` is what `captured_now` gives.
 
     Without `options` the number of threads and the chunks are the usual ones.
     """
@@ -59,10 +59,12 @@ cdef tuple take_shortcut(
     number = KNOWN_SCHEDULES.get(schedule) if type(schedule) is str else None
     if shortcut is None or number is None:
         return None
+    inputs, read = (*xs, *captured[0]), captured[1].values()
     if options is None:
-        results = (<Elementwise>shortcut).launch(arrays, get_num_threads, number, 0, out)
+        results = (<Elementwise>shortcut).launch(inputs, get_num_threads, number, 0, out, read)
     else:
-        results = (<Elementwise>shortcut).launch(arrays, options.num_threads, number, options.chunk_size or 0, out)
+        threads, chunk_size = options.num_threads, options.chunk_size or 0
+        results = (<Elementwise>shortcut).launch(inputs, threads, number, chunk_size, out, read)
     if results is not None and results[len(results) - 1] is not None:
         raise_known(f, xs, (<Elementwise>shortcut).program, results[len(results) - 1])
         return None
@@ -134,7 +136,7 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     key, shortcuts = type_key(xs), function._shortcuts
     # A captured array may be what is written to: the long way sees to that.
     if key is not None and captured is not None and (out is None or not captured[1]):
-        results = take_shortcut(f, xs, shortcuts, key, (*xs, *captured[0]), schedule, options, out)
+        results = take_shortcut(f, xs, shortcuts, key, captured, schedule, options, out)
         if results is not None:
             return results[0] if len(results) == 2 else results[:len(results) - 1]
     y, call = map_elements(f, xs, out, None, options or as_options(num_threads, schedule, chunk_size))
@@ -182,9 +184,9 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     # What is done with the terms of captured numbers' cotangents depends on how many there are.
     key = key, min(size, 2) + (size > KEEP_TERMS)
     if captured is not None:
-        inputs = (*xs, *captured[0])
-        results = take_shortcut(f, xs, shortcuts, (key, AHEAD), inputs, schedule, None, None)
+        results = take_shortcut(f, xs, shortcuts, (key, AHEAD), captured, schedule, None, None)
         if results is not None:
+            inputs = (*xs, *captured[0])
             back = make_short_pullback(function, shortcuts[key, BACK], inputs, len(xs), results, schedule)
             back.arrays = {len(xs) + place: array for place, array in captured[1].items()}
             return results[0], back
@@ -267,7 +269,7 @@ cdef class MapPullback:
         if (self.short is not None and out is None and cnp.PyArray_CheckExact(dy) and dy.shape == self.shape
                 and not self.function.may_complain()):
             results = self.short.program.launch((*self.held, dy), get_num_threads, KNOWN_SCHEDULES[self.schedule], 0,
-                                                None)
+                                                None, ())
             if results is not None and results[len(results) - 1] is not None:
                 self.pull.raise_known(self.short.program.program, results[len(results) - 1])
             elif results is not None:
