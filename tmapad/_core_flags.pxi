@@ -123,9 +123,11 @@ cdef int raised_alone(
             for copy in range(step.alone_group):
                 memcpy(at[k] + copy * size, args[k] + i * steps[k], size)
         scratch += ITEM * step.alone_group + ALONE
+    if exception_pending():
+        return 0        # by a loop that was not known to raise: it is raised when the run is over
     stopped = step.alone(at, step.alone_group, step.alone_steps, step.alone_data, &w.state)
-    if w.run.raises and exception_pending():
-        forget_exception()        # the element has its result already, and what raised nothing then
+    if exception_pending():
+        forget_exception()        # the element has its result already, and raised nothing then
         stopped = True
     if stopped:
         clear_flags()
