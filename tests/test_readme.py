@@ -93,7 +93,11 @@ def is_extra(requirement: str) -> bool:
 KNOWN: dict[str, Callable[..., object]] = {
     r"python -m pip install (\.\[\w+\])": is_extra,
     r"python -m (\w+)(?: --json)?": lambda module: importlib.util.find_spec(f"{module}.__main__"),
+    r"TMAPAD_SANITIZE=address python -m pip install (\.\[\w+\])": is_extra,
+    r"\.ci/sanitized address python -m pytest (tests/\w+\.py)": lambda path: (ROOT / path).is_file(),
+    r"python -m pytest (tests/\w+\.py) --registrations 100000": lambda path: (ROOT / path).is_file(),
     r"python (benchmarks/\w+\.py)": lambda path: (ROOT / path).is_file(),
+    r"python (tests/soaking\.py) --seconds 3600 --seed 1": lambda path: (ROOT / path).is_file(),
     r"CFLAGS=\$\(numpy-config --cflags\) cythonize -i (\w+)\.pyx": lambda module: module in MODULES,
 }
 
