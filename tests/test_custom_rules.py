@@ -472,13 +472,19 @@ def test_a_result_that_does_not_depend_on_it() -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: register(lambda x: x, threadsafe=False, derivative=wrong, name="g"), "threadsafe=False"),
-        (lambda: from_cython("scipy.special.cython_special", "j1", raises=True), "raises=True"),
+        (
+            lambda: register(lambda x: x, threadsafe=False, derivative=wrong, name="g"),
+            "threadsafe=False, and runs on one thread alone",
+        ),
+        (
+            lambda: from_cython("scipy.special.cython_special", "j1", raises=True),
+            "raises=True, and its exceptions would be lost",
+        ),
     ],
 )
-def test_what_runs_on_one_thread_alone(make: Callable[[], Any], why: str) -> None:
+def test_what_compiled_code_may_not_call(make: Callable[[], Any], why: str) -> None:
     g = make()
-    with pytest.raises(TypeError, match=f"compiled Python function: it was registered with {why}, and runs on one thr"):
+    with pytest.raises(TypeError, match=f"compiled Python function: it was registered with {why}"):
         tmap(lambda x: g(x), X)
 
 
