@@ -75,5 +75,5 @@ sys.exit(odd_registrations.main(0, 40))
         assert 0 <= int(last) < 40
     else:
         assert (status, last) == (1, "39")
-        assert pytest.approx(said.count("---"), abs=4) == 4
+        assert 1 <= said.count("---") <= 8
         assert re.search(found, said)

@@ -82,8 +82,8 @@ FAULTS = {
             "tmap(sin, x[:1000].copy())", "heap-buffer-overflow.*tmapad_loop_d1none",
         ),
         "signed overflow": Fault(
-            "_scalar_loops.h", "const int *stop = state->stop;",
-            'const int *stop = state->stop; int most = INT_MAX; if (PLANTED("signed overflow")) most += (int)n; '
+            "_scalar_loops.h", "*stop = state->stop;",
+            '*stop = state->stop; int most = INT_MAX; if (PLANTED("signed overflow")) most += (int)n; '
             "state->index = most;",
             "tmap(sin, x)", "_scalar_loops.h:.*signed integer overflow",
         ),

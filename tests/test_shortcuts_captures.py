@@ -1,7 +1,9 @@
 """The second call of a function with captures is a short one: the same bits, and whatever was rebound is seen."""
 
+import gc
 import math
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -84,7 +86,7 @@ def test_the_same_bits(
     xs = [random.normal(size=shape).astype(dtype) for _ in range(count)]
     y, back = rrule(tmap, f, *xs, schedule="static", chunk_size=10**6)
     dy = random.normal(size=shape).astype(y.dtype)
-    expected = bits((y, *back(dy)))
+    expected, kept = bits((y, *back(dy))), back.nbytes
     rrule(tmap, f, *xs)
     tmap(f, *xs)
     with short(monkeypatch):
@@ -92,7 +94,35 @@ def test_the_same_bits(
         assert bits((again, *back(dy))) == bits((again, *back(dy))) == expected
         assert bits(tmap(f, *xs)) == expected[0]
     assert bits((again, *back.pull(dy, None))) == expected
-    assert back.nbytes == (dy.nbytes * (count + 1) if f is FUNCTIONS["partials kept"][0] else back.nbytes)
+    assert back.nbytes == kept
+
+
+@pytest.mark.parametrize("f", [np.multiply, lambda x, y: RATE * x * y])
+def test_types_do_not_depend_on_earlier_calls(f: Any) -> None:
+    """A broadcast argument is summed in another type than it has."""
+    single, double = np.ones(3, "f"), np.ones(3)
+    half, wide = np.ones(3, "e"), np.ones((2, 3))
+    for x, y in [(single, double), (half, single), (single, double)] * 2:
+        for other in (y, wide.astype(y.dtype), y):
+            out, back = rrule(tmap, f, x, other)
+            assert [dx.dtype for dx in back(np.ones_like(out))[2:]] == [x.dtype, other.dtype]
+
+
+def test_captured_arrays_are_not_kept_along_with_partials() -> None:
+    def f(x: float) -> float:
+        total = 0.0
+        for i in range(3):
+            total += x * table[i]
+        return total
+
+    for _ in range(3):  # the long way, and the short one
+        table = np.arange(5)
+        kept = weakref.ref(table)
+        _, back = rrule(tmap, f, np.ones(3))
+        table = np.arange(5)
+        gc.collect()
+        assert kept() is None
+        np.testing.assert_array_equal(back(np.ones(3))[2], 3.0)
 
 
 @pytest.mark.parametrize("size", [0, 1 << 17])

@@ -59,7 +59,10 @@ def _from_python(source: Source | None, frame: Frame, arguments: tuple[Any, ...]
                 return error
     if getattr(getattr(part, "function", part), "allocates", False):
         return MemoryError(f"{part.name} found no memory for an array of its own, or for its derivatives")
-    return RuntimeError(f"{part.name} failed when compiled, but not in Python: {place}")
+    return RuntimeError(
+        f"{part.name} failed when compiled, but not in Python: {place}. Integers of compiled code have 64 bits: if it "
+        "computes larger ones, floats would do"
+    )
 
 
 def _with_derivatives(registered: Sequence[Registered], python: Callable[..., Any], *arguments: Any) -> None:

@@ -26,9 +26,6 @@ cnp.import_array()
 
 cdef object NOTHING = NO_TANGENT
 
-cdef enum:
-    AHEAD = 0        # of a gradient's two shortcuts
-    BACK = 1
 cdef dict KNOWN_SCHEDULES = dict(SCHEDULES)
 
 
@@ -49,24 +46,23 @@ cdef bint plain(object num_threads, object chunk_size):
 
 
 cdef tuple take_shortcut(
-    f, tuple xs, dict shortcuts, object key, tuple captured, object schedule, object options, object out
+    f, tuple xs, Elementwise shortcut, tuple captured, object schedule, object options, object out
 ):
-    """Results of a shortcut, or None. `captured` is what `captured_now` gives.
+    """Results of a shortcut, if there is one, or None. `captured` is what `captured_now` gives.
 
     Without `options` the number of threads and the chunks are the usual ones.
     """
-    shortcut = shortcuts.get(key)
     number = KNOWN_SCHEDULES.get(schedule) if type(schedule) is str else None
     if shortcut is None or number is None:
         return None
     inputs, read = (*xs, *captured[0]), captured[1].values()
     if options is None:
-        results = (<Elementwise>shortcut).launch(inputs, get_num_threads, number, 0, out, read)
+        results = shortcut.launch(inputs, get_num_threads, number, 0, out, read)
     else:
         threads, chunk_size = options.num_threads, options.chunk_size or 0
-        results = (<Elementwise>shortcut).launch(inputs, threads, number, chunk_size, out, read)
+        results = shortcut.launch(inputs, threads, number, chunk_size, out, read)
     if results is not None and results[len(results) - 1] is not None:
-        raise_known(f, xs, (<Elementwise>shortcut).program, results[len(results) - 1])
+        raise_known(f, xs, shortcut.program, results[len(results) - 1])
         return None
     return results
 
@@ -111,8 +107,13 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     TypeError, ValueError
         If an argument is not as above: before anything is computed.
     Exception
-        What a Python function `f` raises, for the lowest element at which it does, with a note that names it.
-        Arrays given as `out` are then in an unspecified state.
+        What a Python function `f` raises, or one registered with ``raises=True``, for the lowest element at which
+        it does, with a note that names it; or what `progress` raises. Arrays given as `out` are then in an
+        unspecified state.
+    FloatingPointError
+        If `numpy.errstate` asks for it; `out` has its values then. By default there is a RuntimeWarning.
+    ImportError
+        A Python function must be compiled and there is no Numba, or ``progress=True`` and there is no tqdm.
 
     Notes
     -----
@@ -136,11 +137,13 @@ def tmap(f, *xs, out=None, dtype=None, num_threads=None, schedule="dynamic", chu
     key, shortcuts = type_key(xs), function._shortcuts
     # A captured array may be what is written to: the long way sees to that.
     if key is not None and captured is not None and (out is None or not captured[1]):
-        results = take_shortcut(f, xs, shortcuts, key, captured, schedule, options, out)
+        results = take_shortcut(f, xs, shortcuts.get(key), captured, schedule, options, out)
         if results is not None:
             return results[0] if len(results) == 2 else results[:len(results) - 1]
     y, call = map_elements(f, xs, out, None, options or as_options(num_threads, schedule, chunk_size))
-    if key is not None and call.kind == "array" and only_arrays(xs, call.mapped, call.frame.kernel):
+    # Unless the function was compiled anew meanwhile, for another value of what it captured.
+    if (key is not None and call.kind == "array" and only_arrays(xs, call.mapped, call.frame.kernel)
+            and function._shortcuts is shortcuts):
         chars, kernel = chars_of(xs, call.frame), call.frame.kernel
         planned = kernel.map(chars, kernel.results)
         shortcuts[key] = Elementwise(planned.program, "".join(chars), "".join(kernel.results),
@@ -158,7 +161,7 @@ cdef tuple captured_now(function):
 
 cdef bint only_arrays(tuple xs, list mapped, kernel):
     """Whether all arguments of a function are mapped: none is bound or has its default."""
-    return len(mapped) == len(xs) == kernel.nin and mapped == list(range(len(xs)))
+    return len(xs) == kernel.nin and mapped == list(range(len(xs)))
 
 
 cdef tuple chars_of(tuple xs, frame):
@@ -183,23 +186,23 @@ def tmap_rrule(f, *xs, wrt=None, residuals="auto", out=None, dtype=None, num_thr
     cdef cnp.npy_intp size = xs[0].size
     # What is done with the terms of captured numbers' cotangents depends on how many there are.
     key = key, min(size, 2) + (size > KEEP_TERMS)
-    if captured is not None:
-        results = take_shortcut(f, xs, shortcuts, (key, AHEAD), captured, schedule, None, None)
+    cdef Known known = shortcuts.get(key)
+    if captured is not None and known is not None:
+        results = take_shortcut(f, xs, known.ahead, captured, schedule, None, None)
         if results is not None:
             inputs = (*xs, *captured[0])
-            back = make_short_pullback(function, shortcuts[key, BACK], inputs, len(xs), results, schedule)
-            back.arrays = {len(xs) + place: array for place, array in captured[1].items()}
-            return results[0], back
+            return results[0], make_short_pullback(function, known, inputs, captured[1], results, schedule)
     y, pull = forward(f, xs, None, "auto", None, None, as_options(None, schedule, None))
     kernel = pull.frame.kernel
     if (pull.kind == "array" and only_arrays(xs, pull.mapped, kernel) and len(kernel.results) == 1
             and pull.wanted and kernel.active and not pull.arrays
+            and all([x.shape == pull.frame.shape for x in xs]) and function._shortcuts is shortcuts
             and (pull.wanted[-1] < len(xs) or 0 < size <= KEEP_TERMS)):
-        leave_shortcuts(shortcuts, key, chars_of(xs, pull.frame), pull, len(xs), size)
+        leave_shortcut(shortcuts, key, chars_of(xs, pull.frame), pull, len(xs), size)
     return y, make_pullback(pull)
 
 
-cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull, int count, cnp.npy_intp size):
+cdef leave_shortcut(dict shortcuts, key, tuple chars, pull, int count, cnp.npy_intp size):
     """Programs for `count` arrays of these types and one shape: forward, and back with a cotangent of y's own type."""
     cdef tuple wanted = pull.wanted
     cdef Known known = Known.__new__(Known)
@@ -220,18 +223,19 @@ cdef leave_shortcuts(dict shortcuts, key, tuple chars, pull, int count, cnp.npy_
     read = "".join([inputs[k] for k in reads]) + outputs[0]
     numbers = () if saves else [place for place, k in enumerate(reads) if k >= count]
     written = "".join([sink.char if sink.where == "array" else char for sink, char in zip(sinks, back.chars)])
+    known.ahead = Elementwise(ahead.program, "".join(chars), outputs[0] + "".join(ahead.chars),
+                              range(count, len(chars)), ahead.reads)
     known.program, known.kernel, known.wanted = Elementwise(back.program, read, written, numbers), kernel, wanted
     known.chars, known.reads, known.saves, known.captures = chars, reads, saves, pull.captures
     known.inputs, known.count = pull.inputs, count
-    shortcuts[key, BACK] = known
-    shortcuts[key, AHEAD] = Elementwise(ahead.program, "".join(chars), outputs[0] + "".join(ahead.chars),
-                                        range(count, len(chars)), ahead.reads)
+    shortcuts[key] = known
 
 
 cdef class Known:
-    """What the pullback of a shortcut must know."""
+    """The shortcut of a gradient, and what its pullback must know."""
 
-    cdef Elementwise program
+    cdef Elementwise ahead     # the forward pass
+    cdef Elementwise program   # and the other one
     cdef object kernel
     cdef tuple wanted          # the arguments that get a cotangent
     cdef int count             # of the arguments that are mapped; others are captured
@@ -298,8 +302,7 @@ cdef class MapPullback:
             arrays = [placeholder(char, self.shape if k < known.count else ()) for k, char in enumerate(known.chars)]
             for k, array in zip(held, self.held):
                 arrays[k] = array
-            captured = {k: array for k, array in self.arrays.items() if k in held}
-            frame = Frame(self.function, known.kernel, self.shape, tuple(arrays), captured)
+            frame = Frame(self.function, known.kernel, self.shape, tuple(arrays), self.arrays)
             mapped = [Input(self.shape, "array", to.dtype) for to in known.inputs[:known.count]]
             self._pull = Pull(frame, [*mapped, *known.inputs[known.count:]], list(range(known.count)), known.captures,
                               "array", known.wanted, saved, as_options(None, self.schedule, None))
@@ -324,12 +327,14 @@ cdef MapPullback make_pullback(pull):
     return back
 
 
-cdef MapPullback make_short_pullback(function, Known known, tuple inputs, int count, tuple results, schedule):
+cdef MapPullback make_short_pullback(function, Known known, tuple inputs, dict arrays, tuple results, schedule):
     cdef MapPullback back = MapPullback.__new__(MapPullback)
+    cdef int count = known.count
     back.short, back.function, back.schedule = known, function, schedule
     if known.saves:
-        back.held = results[1:len(results) - 1]
+        back.held, back.arrays = results[1:len(results) - 1], {}
     else:
+        back.arrays = {count + place: array for place, array in arrays.items() if count + place in known.reads}
         # Views: the shapes and types of the user's own arrays may be changed in place.
         held = []
         for k in known.reads:      # not a comprehension: see Elementwise.launch

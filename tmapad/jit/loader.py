@@ -51,15 +51,15 @@ class Image:
     """
 
     def __init__(self, memory: mmap.mmap, symbols: dict[str, int], frames: int, unwinder: Any) -> None:
-        self._memory, self._symbols, self._frames = memory, symbols, frames
+        self._memory, self._symbols = memory, symbols
         # Held here: when the interpreter ends, modules may be gone before this is.
-        self._forget = unwinder["__deregister_frame"]
+        self._frames, self._forget = ctypes.c_void_p(frames), unwinder["__deregister_frame"]
         if frames:
-            unwinder["__register_frame"](ctypes.c_void_p(frames))
+            unwinder["__register_frame"](self._frames)
 
     def __del__(self) -> None:
-        if self._frames:
-            self._forget(ctypes.c_void_p(self._frames))
+        if self._frames.value:
+            self._forget(self._frames)
 
     def address(self, symbol: str) -> int:
         """Give the address of a function in the code."""

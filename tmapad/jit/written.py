@@ -188,7 +188,7 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **bound
         expression = f"np.maximum({expression}, {names[0]})"
     if not _is_none(upper):
         expression = f"np.minimum({expression}, {names[1]})"
-    return _made(f"a, {', '.join(f'{name}=None' for name in names)}", expression)
+    return _made(f"a, {', '.join(f'{name}=None' for name in (*names, 'out'))}", expression)
 
 
 def _where(condition: Any, /, *values: Any) -> Any:
@@ -200,7 +200,7 @@ def _where(condition: Any, /, *values: Any) -> Any:
 def _fix(x: Any, out: Any = None) -> Any:
     if not _is_real(x) or not _is_none(out):
         raise _refuse("np.fix", "a real number", x)
-    return _made("x", "np.trunc(x)")
+    return _made("x, out=None", "np.trunc(x)")
 
 
 def _product(a: Any, b: Any, **options: Any) -> Any:
