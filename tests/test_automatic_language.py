@@ -448,14 +448,20 @@ def builtins(x: float, y: float) -> tuple[float, ...]:
         quotient * y + rest,
         round(x) * y + float(round(y)) * x,
         float(int(x)) * x + int(y) * y,
-        sum((x, y, x * y)),
+        sum((x, y, x * y)) + sum((x, 2, x * y, True), y),
         float(3) * x + float(x),
     )
 
 
 def powers(x: float, y: float) -> tuple[float, ...]:
     n = int(y)
-    return (x**2, x**3, x**-2 + x**-1, abs(x) ** 0.5, abs(x) ** -1.5, 2.0**x, abs(x) ** y, x**COUNT, abs(x) ** n)
+    of_integers = 0.0
+    for k in range(4):
+        of_integers += x * (k + 1) ** 3 - 3**k * y + pow(2, k) + (k - 2) ** (k + 1)
+    return (
+        x**2, x**3, x**-2 + x**-1, abs(x) ** 0.5, abs(x) ** -1.5, 2.0**x, abs(x) ** y, x**COUNT, abs(x) ** n,
+        of_integers,
+    )  # fmt: skip
 
 
 def remainders(x: float, y: float) -> tuple[float, ...]:

@@ -328,6 +328,9 @@ def test_integers() -> None:
         (lambda n: math.factorial(int(n)), 21, RuntimeError, "failed when compiled, but not in Python"),
         (lambda n: math.comb(int(n), 35), 70, RuntimeError, "failed when compiled, but not in Python"),
         (lambda n: math.perm(int(n), 20), 21, RuntimeError, "failed when compiled, but not in Python"),
+        (lambda n: n * 10 ** (int(n) - 3), 1, RuntimeError, "failed when compiled, but not in Python.*fractions"),
+        (lambda n: n * pow(int(n), -2), 3, RuntimeError, "failed when compiled, but not in Python"),
+        (lambda n: n * np.power(2, -int(n)), 3, ValueError, "Integers to negative integer powers are not allowed"),
         (
             lambda n: math.lcm(int(n), int(n) - 1, int(n) - 2),
             2**40,

@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "a call of an unknown function": ("  %r = call double @unknown(double %x)", "a call of unknown, whose derivative"),
     "a function it is given": (
         "  %f = inttoptr i64 %y to ptr\n  %r = call double %f(double %x)",
-        "a call of a function it is given",
+        "a call of a C function that no derivative is registered for",
     ),
     "memory that is not its own": (
         "  store double %x, ptr @slot\n  %r = load double, ptr @slot",

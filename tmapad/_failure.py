@@ -60,8 +60,8 @@ def _from_python(source: Source | None, frame: Frame, arguments: tuple[Any, ...]
     if getattr(getattr(part, "function", part), "allocates", False):
         return MemoryError(f"{part.name} found no memory for an array of its own, or for its derivatives")
     return RuntimeError(
-        f"{part.name} failed when compiled, but not in Python: {place}. Integers of compiled code have 64 bits: if it "
-        "computes larger ones, floats would do"
+        f"{part.name} failed when compiled, but not in Python: {place}. Integers of compiled code have 64 bits: where "
+        "it computes larger ones, or fractions of them such as n**-1, let it compute floats"
     )
 
 

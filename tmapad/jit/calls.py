@@ -200,7 +200,7 @@ def _row_of(callee: str) -> tuple[str, str]:
 def _in_words(callee: str) -> str:
     """What a call is that has no derivative."""
     if not callee:
-        return "a call of a function it is given"
+        return "a call of a C function that no derivative is registered for: register(..., derivative=...)"
     if (name := _last_name(callee)) is not None:
         return f"{name}, which calls itself: write it as a loop"
     return f"a call of {callee}, whose derivative is not known"

@@ -90,6 +90,19 @@ def perm(n: int, k: int) -> int:
     return count
 
 
+def integer_power(base: int, exponent: int) -> int:
+    """Compute ``base**exponent`` of integers."""
+    if exponent < 0:
+        raise ValueError("a negative power of an integer is a fraction")
+    result = 1
+    while exponent > 0:
+        if exponent & 1:
+            result *= base
+        base *= base
+        exponent >>= 1
+    return result
+
+
 def isqrt(n: int) -> int:
     """The integer part of the root."""
     if n < 0:

@@ -1,18 +1,20 @@
 """Elementary functions as Numba knows them: calls of opaque functions in place of what Numba would make of them."""
 
+import operator
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 from llvmlite import ir as llvm_ir
-from numba.core import cgutils, ir, types
+from numba.core import cgutils, errors, ir, types
 from numba.core.compiler_machinery import FunctionPass, register_pass
 from numba.core.ir_utils import mk_unique_var
 from numba.core.registry import cpu_target
 from numba.core.typing import signature
 from numba.extending import intrinsic
 
-from tmapad.jit import special
+from tmapad.jit import exact, special
 from tmapad.jit.arity import calling
 from tmapad.jit.composite import CALLS, in_single
 from tmapad.jit.elementary import types_of
@@ -28,6 +30,7 @@ _NUMBERS = {
 _CHARS = {number: char for char, number in _NUMBERS.items()}
 # What can be given for each of these: itself, and what it holds.
 _HELD = {"f": "f", "d": "fd", "F": "fF", "D": "fdFD", "i": "i"}
+_POWERS = (operator.pow, pow, np.power)
 # With Python's division these raise, of a divisor 0.
 _DIVISIONS = frozenset({"remainder", "floor_divide", "divmod"})
 
@@ -143,6 +146,21 @@ def _symbol(called: Any, typed: Any) -> str | None:
     return None
 
 
+def _replacement(called: Any, typed: Any, helpers: Any, loc: Any) -> Any:
+    """What is to be called instead, if anything."""
+    symbol = _symbol(called, typed)
+    if symbol is not None:
+        return opaque_function(symbol)
+    if called not in _POWERS or not all(isinstance(one, types.Integer) for one in typed.args):
+        return None
+    exponent = typed.args[1]
+    if not isinstance(exponent, types.IntegerLiteral):
+        return helpers.replacement(exact.integer_power) if exponent.signed else None
+    if exponent.literal_value < 0:
+        raise errors.TypingError("a negative power of an integer is a fraction: take that of a float, float(n)", loc)
+    return None
+
+
 def _calls(state: Any, value: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     """What an expression calls, with which arguments: nothing, or one function."""
     if not isinstance(value, ir.Expr):
@@ -174,9 +192,9 @@ class CallOpaque(FunctionPass):  # type: ignore[misc]
             for statement in block.body:
                 value = statement.value if isinstance(statement, ir.Assign) else None
                 for called, arguments in _calls(state, value):
-                    symbol = _symbol(called, state.calltypes[value])
-                    if symbol is not None:
-                        body.append(_replace(state, block.scope, statement, opaque_function(symbol), arguments))
+                    function = _replacement(called, state.calltypes[value], state.pipeline.helpers, statement.loc)
+                    if function is not None:
+                        body.append(_replace(state, block.scope, statement, function, arguments))
                         changed = True
                 body.append(statement)
             block.body = body

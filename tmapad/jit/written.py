@@ -102,6 +102,13 @@ def _fsum(seq: Any, /) -> Any:
     return _made("seq", f"call({', '.join(_parts('seq', count))})" if count else "0.0", _opaque("math_fsum", count))
 
 
+def _sum(iterable: Any, /, start: Any = 0) -> Any:
+    # Numba's own loop over a tuple of different types reads integers where floats may be.
+    if not isinstance(iterable, types.BaseTuple) or not all(map(_is_number, iterable)):
+        return None
+    return _made("iterable, start=0", " + ".join(["start", *_parts("iterable", len(iterable))]))
+
+
 def _prod(iterable: Any, /, *, start: Any = 1) -> Any:
     _numbers("math.prod", iterable)
     return _made("iterable, *, start=1", " * ".join(["start", *_parts("iterable", len(iterable))]))
@@ -254,6 +261,7 @@ FORMS: dict[Hashable, Form] = {
     np.convolve: _product_of_arrays,
     np.correlate: _product_of_arrays,
     builtins.repr: _str,
+    builtins.sum: _sum,
     builtins.any: _truth("any", " or ", "False"),
     builtins.all: _truth("all", " and ", "True"),
 }
