@@ -4,6 +4,7 @@ import ctypes
 import math
 import random
 import re
+import traceback
 from typing import Any
 
 import numba
@@ -163,12 +164,15 @@ def test_what_cannot_be_compiled(f: Any, message: str) -> None:
     assert len(str(info.value)) < 420
 
 
-def test_the_cause_is_kept() -> None:
+def test_numbas_page_is_not_shown_but_kept() -> None:
     p = python_function(adds_text)
     assert p is not None
     with pytest.raises(TypeError) as info:
         p.loop((F8,))
-    assert isinstance(info.value.__cause__, numba.TypingError)
+    assert isinstance(info.value.__context__, numba.TypingError)
+    shown = "".join(traceback.format_exception(info.value))
+    assert "Failed in nopython mode pipeline" not in shown
+    assert "another exception" not in shown
 
 
 def test_a_list_that_is_captured() -> None:

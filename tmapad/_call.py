@@ -263,7 +263,7 @@ def run(planned: Planned, frame: Frame, inputs: Sequence[Array], outputs: Sequen
         try:
             raise_failure(failure, planned.sources, frame, inputs)
         finally:
-            del failure  # as there
+            del failure  # the traceback would hold it, see raise_failure
     if options.followed is not None:
         options.followed.finished += 1
 
@@ -314,7 +314,7 @@ def raise_known(f: Any, xs: Sequence[Any], program: Program, failure: tuple[int,
         if planned is not None:
             raise_failure(failure, planned.sources, frame, frame.arrays)
     finally:
-        del failure  # as there
+        del failure  # the traceback would hold it, see raise_failure
 
 
 def run_and_write(

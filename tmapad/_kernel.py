@@ -198,7 +198,7 @@ class Kernel:
         return Emission(builder, self.value, self.loop, self._part_loop, xs, captured)
 
     def _part_loop(self, part: Implementation, types: tuple[Any, ...]) -> Loop:
-        """Find a loop once: a kernel's derivative is that of its value, whatever happens to globals in between."""
+        """Find a loop once, as long as the kernel lives."""
         key = (id(part), types)  # parts live as long as the form
         if key not in self._loops:
             self._loops[key] = self._find_loop(part, types)

@@ -261,7 +261,7 @@ class Pull:
             if planned is not None:
                 raise_failure(failure, planned.sources, self.frame, self.frame.arrays)
         finally:
-            del failure  # as there
+            del failure  # the traceback would hold it, see raise_failure
 
     def _given(self, out: Any) -> dict[int, Array]:
         """Arrays given as ``out``, by argument: those of the right shape and type."""

@@ -39,21 +39,15 @@ _WORDS = {
     r"(format spec in f-strings) not supported yet\.?": r"a \1 is not compiled",
 }
 _NUMBA = "numba"
-_AT = (
-    "self",
-    "constraint",
-    "inst",
-    "expr",
-    "stmt",
-    "instr",
-)  # local variables of Numba that know a place in the source
+# Local variables of Numba that know a place in the source.
+_AT = ("self", "constraint", "inst", "expr", "stmt", "instr")
 
 
 def compile_error(function: FunctionType, error: Exception) -> TypeError:
     """One short error for anything that went wrong while Numba compiled `function`.
 
     It names the function, quotes the line of it that Numba stopped at, and gives Numba's first reason. The
-    caller raises it from `error`, which has the rest.
+    caller raises it from None: `error` is its context then, which nobody is shown.
     """
     page = _COLOURS.sub("", str(error))
     where = source_line(function.__code__.co_filename, _line_number(function, error, page))

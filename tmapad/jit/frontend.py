@@ -124,7 +124,7 @@ def scalar_ir(
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise
-            raise compile_error(function, error) from error
+            raise compile_error(function, error) from None
         out_chars = _out_chars(function, compiled.signature.return_type)
         module = _linked(compiled, _wrapper(compiled, in_types, in_chars, captures, out_chars), helpers)
     llvm_text = as_arguments(_NO_COUNT.sub("", str(canonical(module))), captures, function.__name__)
