@@ -22,6 +22,7 @@ Nothing here imports Numba or llvmlite before a function is compiled.
 `walrus`           assignment expressions, so that Numba understands them
 `arity`            Python functions of as many arguments as are asked for
 `division`         complex division as IEEE has it
+`unassigned`       local variables that are read without a value
 `opaque`           calls of elementary functions as a whole, in Numba's IR
 `elementary`       these functions in LLVM IR: their names and definitions
 `composite`        those that Numba makes more of than one call

@@ -90,6 +90,13 @@ def perm(n: int, k: int) -> int:
     return count
 
 
+def assigned(unset: bool) -> bool:
+    """Raise what Python raises if a local variable has no value."""
+    if unset:
+        raise UnboundLocalError
+    return True
+
+
 def integer_power(base: int, exponent: int) -> int:
     """Compute ``base**exponent`` of integers."""
     if exponent < 0:

@@ -11,7 +11,7 @@ from numba.core.ccallback import CFunc
 from numba.core.compiler_machinery import AnalysisPass, FunctionPass, register_pass
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
-from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.core.typed_passes import NativeLowering, NopythonTypeInference, PreLowerStripPhis
 from numba.core.untyped_passes import InlineClosureLikes, IRProcessing, MakeFunctionToJitFunction
 
 from tmapad._protocol import Registered
@@ -28,6 +28,7 @@ from tmapad.jit.raises import with_bare_raises
 from tmapad.jit.references import References, python_code_of
 from tmapad.jit.refusals import RefuseEarly, owner, refuse_instructions
 from tmapad.jit.scalar import OPAQUE
+from tmapad.jit.unassigned import CheckAssigned
 from tmapad.jit.walrus import stored_first
 from tmapad.jit.written import FORMS, form_of
 
@@ -256,6 +257,7 @@ class _Pipeline(compiler.CompilerBase):  # type: ignore[misc]
         passes.add_pass_after(ReplaceHelpers, MakeFunctionToJitFunction)
         passes.add_pass_after(DivideIEEE, NopythonTypeInference)
         passes.add_pass_after(CallOpaque, NopythonTypeInference)
+        passes.add_pass_after(CheckAssigned, PreLowerStripPhis)
         if not self.state.flags.no_compile:
             self.state.flags.no_compile = True
             passes.add_pass_after(LeaveUncompiled, NativeLowering)
