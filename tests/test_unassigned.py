@@ -105,7 +105,7 @@ def test_where_numba_itself_gives_zero() -> None:
     """The element is run in Python, where a helper made by ``njit`` is Numba's."""
     compiled = njit(helper)
     assert compiled(0.5) == 1.0
-    with pytest.raises(RuntimeError, match="failed when compiled, but not in Python: in .*, at element 1 with"):
+    with pytest.raises(RuntimeError, match=r"failed when compiled, but not in Python: in .*, at element 1 with"):
         tmap(lambda x: compiled(x), np.array([2.0, 0.5]))
 
 
