@@ -1,5 +1,7 @@
 """`ScalarFunction.explain` says what would run: how many threads, and for how many arguments."""
 
+import math
+import re
 from typing import Any
 
 import c_library
@@ -73,3 +75,11 @@ def test_arguments_with_defaults_may_be_left_out() -> None:
     f = register(lambda x, k=2.0: k * x)
     assert "d->d" in f.explain(X).loop
     assert "dd->d" in f.explain(X, 3.0).loop
+
+
+def test_derivatives_of_code_are_looked_for() -> None:
+    f = register(lambda x, y: 2.0 * x + [y, x][0], name="f")
+    said = f.explain(X, 1.0).derivative
+    assert re.fullmatch(r"x: none \(.*depends on a list: .*\(line \d+: `.*`\)\), y: none \(.*\)", said)
+    g = register(lambda x, y: math.sin(x) + math.floor(y), name="g")
+    assert g.explain(X, 1.0).derivative == "x: known, y: known"

@@ -219,3 +219,23 @@ def test_the_line_that_cannot_be_mapped(f: Any, reason: str) -> None:
 
 def test_what_is_refused_for_a_derivative_can_be_mapped() -> None:
     np.testing.assert_allclose(tmap(unknown, np.array([7.0])), 16.0)
+
+
+def long_line(x: float) -> float:
+    return _cbrt(x) + 1.0 + 2.0 * x + 3.0 * x + 4.0 * x + 5.0 * x + 6.0 * x + 7.0 * x + 8.0 * x + 9.0 * x + 10.0 * x
+
+
+def test_long_lines_are_cut() -> None:
+    with pytest.raises(NoDerivativeError, match=r"`return _cbrt\(x\) .*`\)$") as caught:
+        rrule(tmap, long_line, np.ones(3))
+    assert str(caught.value).endswith("x`)")
+    source = f"def f(x):\n    return cbrt(x){' + x' * 100}\n"
+    name, names = "<a long cell>", {"cbrt": _cbrt}
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    exec(compile(source, name, "exec"), names)
+    try:
+        with pytest.raises(NoDerivativeError, match=r"`return cbrt\(x\)[ +x]*\.\.\.`\)$") as caught:
+            rrule(tmap, names["f"], np.ones(3))
+        assert len(str(caught.value)) < 350
+    finally:
+        del linecache.cache[name]

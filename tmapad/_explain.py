@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tmapad._arrays import as_argument
+from tmapad._errors import NoDerivativeError
 from tmapad._protocol import described
 from tmapad._threads import thread_report
 
 if TYPE_CHECKING:
     from tmapad._function import ScalarFunction
+    from tmapad._kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,17 @@ class Explanation:
         return "\n".join(f"{name}: {getattr(self, name)}" for name in self.__dataclass_fields__)
 
 
+def _derivative(function: ScalarFunction, argument: int, kernel: Kernel) -> str:
+    """Whether there is a derivative in an argument. One that is taken of code is, to see whether that has one."""
+    state = function.differentiable(argument, kernel)
+    if state == "known" and kernel.active:
+        try:
+            kernel.forward(tuple(kernel.loop.in_chars), kernel.results, (argument,), save=True)
+        except NoDerivativeError as error:
+            return f"none ({error})"
+    return state
+
+
 def explain(function: ScalarFunction, xs: tuple[Any, ...]) -> Explanation:
     """Explain a call of the function with these arguments."""
     if not function.min_nin <= len(xs) <= function.nin:
@@ -35,7 +48,7 @@ def explain(function: ScalarFunction, xs: tuple[Any, ...]) -> Explanation:
         )
     types = tuple(as_argument(x, name).type for x, name in zip(xs, function.parameters, strict=False))
     kernel = function.kernel(types, None)
-    known = {name: function.differentiable(i, kernel) for i, name in enumerate(function.parameters[: len(xs)])}
+    known = {name: _derivative(function, i, kernel) for i, name in enumerate(function.parameters[: len(xs)])}
     saved = function.saves("auto", kernel)
     report = thread_report()
     loop = kernel.loop

@@ -15,6 +15,7 @@ _INTERNALS = re.compile(
 )
 _RAISED_FROM = re.compile(r"Raised from (?P<file>.*) \((?P<line>\d+)\)")
 _LONGEST = 240
+_LONGEST_LINE = 120
 # What Numba says in its own words, and in those of who wrote the function.
 _WORDS = {
     r"Unknown attribute '(\w+)' of type Module\(<module '([\w.]+)'.*": r"Numba has no compiled form of \2.\1",
@@ -63,6 +64,7 @@ def source_line(filename: str, number: int | None) -> str:
     if number is None:
         return ""
     text = linecache.getline(filename, number).strip()
+    text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}..."
     return f" (line {number}: `{text}`)" if text else f" (line {number})"
 
 
