@@ -77,6 +77,7 @@ OTHERS: list[Callable[[float, float], Any]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")  # by NumPy 2.5, where Python calls it
 @pytest.mark.parametrize("f", OTHERS)
 def test_other_functions_of_numbers(f: Callable[[float, float], Any]) -> None:
     y = tmap(f, X, Y)
