@@ -182,7 +182,8 @@ def _position(entry: Any, call: Call, mapped: list[int]) -> int:
                 return index
         has = ", ".join(map(repr, call.captures.values())) or "nothing"
         raise ValueError(
-            f"wrt names {entry!r}; {call.frame.function.name} captured {has} (arguments are named by position)"
+            f"wrt names {entry!r}; {call.frame.function.name} captured {has} (arguments are named by position; what is "
+            "captured as an integer is a constant)"
         )
     if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
         if 0 <= entry < len(mapped):
