@@ -205,7 +205,7 @@ thread.start()
 time.sleep(float(sys.argv[1]))
 pid = os.fork()
 if pid == 0:
-    signal.alarm(30)
+    signal.alarm(60)
     good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all()
     good = good and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
     os._exit(0 if good else 1)

@@ -25,9 +25,8 @@ _WORDS = {
     r"this",
     r"Use of unsupported opcode \(FORMAT_WITH_SPEC\) found\.?": "a format spec in f-strings is not compiled",
     r"Use of unsupported opcode \((\w+)\) found\.?": r"Numba does not know what the statement does (\1)",
-    # The second is a warning of CPython 3.13 about how Numba goes on, where warnings are errors.
-    r"The use of yield in a closure is unsupported\.?|Assigning a code object of non-matching type .*": "generators "
-    "and generator expressions are not compiled: write a loop, or name what they yield in a tuple",
+    r"The use of yield in a closure is unsupported\.?": "generators and generator expressions are not compiled: "
+    "write a loop, or name what they yield in a tuple",
     r"Numba encountered the use of a language feature .*make_function.*": "a function with defaults that are not "
     "constant is not compiled: pass them as arguments",
     r"Illegal IR, del found at: (.*)": r"the variable of \1 is deleted, which is not compiled",
