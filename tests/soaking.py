@@ -483,7 +483,7 @@ def usage() -> dict[str, float]:
 # --------------------------------------------------------------------------------------------- all of them
 
 
-def soak(seconds: float, seed: int, processes: int, threads: int) -> list[str]:
+def soak(seconds: float, seed: int, processes: int, threads: int, without: list[str]) -> list[str]:
     """Run the processes, interrupting them; return what was wrong, and print what was done."""
     draw, wrong, total = Draw(seed), [], Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
@@ -491,6 +491,7 @@ def soak(seconds: float, seed: int, processes: int, threads: int) -> list[str]:
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "TMAPAD_CACHE_DIR": f"{folder}/cache"}
         command = [sys.executable, "-W", "ignore::DeprecationWarning", __file__]  # of forks while there are threads
         command += ["--seconds", str(seconds), "--seed", str(seed), "--threads", str(threads)]
+        command += [f"--without={deed}" for deed in without]
         running = []
         for k in range(processes):
             with Path(folder, f"out{k}").open("w") as out, Path(folder, f"err{k}").open("w") as err:
@@ -524,7 +525,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=3, help="of Python, in each process")
     parser.add_argument("--process", type=int, help="be this one of the processes")
     parser.add_argument("--only", help="do one step: process/thread/number")
+    parser.add_argument("--without", action="append", default=[], help="leave this out of what is done")
     given = parser.parse_args()
+    for deed in [deed for deed in DEEDS if deed.__name__ in given.without]:
+        del DEEDS[deed]
     if given.only:
         process, thread, number = map(int, given.only.split("/"))
         one = Soak(given.seed, process, given.threads, 0)
@@ -534,7 +538,7 @@ def main() -> int:
     if given.process is not None:
         return Soak(given.seed, given.process, given.threads, given.seconds).run()
     print(f"seed {given.seed}", flush=True)
-    wrong = soak(given.seconds, given.seed, given.processes, given.threads)
+    wrong = soak(given.seconds, given.seed, given.processes, given.threads, given.without)
     print(*wrong or ["nothing was wrong"], sep="\n")
     return 1 if wrong else 0
 
