@@ -194,6 +194,18 @@ def test_signal_handlers_raise_at_any_time_in_a_forked_child() -> None:
     run_python(CHILD_SIGNALS)
 
 
+# What a child does, forked while a thread of its parent is somewhere in the compiler.
+CHILD = """
+pid = os.fork()
+if pid == 0:
+    signal.alarm(30)
+    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all()
+    good = good and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
+    os._exit(0 if good else 1)
+thread.join()
+sys.exit(os.waitpid(pid, 0)[1] != 0)
+"""
+
 COMPILING = """
 import os, signal, sys, threading, time, numba, numpy as np
 from tmapad import tmap
@@ -203,14 +215,6 @@ functions += [eval(f"lambda x: x * x + {i}.25") for i in range(8)]
 thread = threading.Thread(target=lambda: [tmap(f, np.ones(3)) for f in functions])
 thread.start()
 time.sleep(float(sys.argv[1]))
-pid = os.fork()
-if pid == 0:
-    signal.alarm(60)
-    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all()
-    good = good and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
-    os._exit(0 if good else 1)
-thread.join()
-sys.exit(os.waitpid(pid, 0)[1] != 0)
 """
 
 
@@ -218,7 +222,7 @@ sys.exit(os.waitpid(pid, 0)[1] != 0)
 @pytest.mark.parametrize("delay", ["0.3", "0.7", "1.2"])
 def test_a_child_forked_during_a_compilation_compiles(delay: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILING, delay],
+        [sys.executable, "-W", "ignore", "-c", COMPILING + CHILD, delay],
         capture_output=True,
         text=True,
         timeout=90,
@@ -244,14 +248,6 @@ function = numba.vectorize(lambda x: x * x) if sys.argv[2] == "ufunc" else lambd
 thread = threading.Thread(target=lambda: [tmap(function, np.ones(3)), tmap(lambda x: x + 3, np.ones(3))])
 thread.start()
 assert reached.wait(30)
-pid = os.fork()
-if pid == 0:
-    signal.alarm(30)
-    good = (tmap(numba.vectorize(lambda x: x + 1), np.ones(2)) == 2).all()
-    good = good and (tmap(lambda x: x + 2, np.ones(2)) == 3).all()
-    os._exit(0 if good else 1)
-thread.join()
-sys.exit(os.waitpid(pid, 0)[1] != 0)
 """
 
 
@@ -260,7 +256,7 @@ sys.exit(os.waitpid(pid, 0)[1] != 0)
 @pytest.mark.parametrize("module", ["frontend", "engine"])
 def test_a_child_forked_while_the_compiler_is_imported_compiles(module: str, function: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", IMPORTING, f"tmapad.jit.{module}", function],
+        [sys.executable, "-W", "ignore", "-c", IMPORTING + CHILD, f"tmapad.jit.{module}", function],
         capture_output=True,
         text=True,
         timeout=90,
